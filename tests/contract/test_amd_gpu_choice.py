@@ -14,7 +14,7 @@ from tests.simulated.node import SimulatedNode
 
 AMD, CHOSEN = "amd.com/gpu", "amd.com/gpu-for-video"
 FIRST, SECOND = "0000:05:00.0", "0000:27:00.0"
-ONE_OF_ITS_OWN = f"""\
+RENAMED = f"""\
 version: v1
 sharing:
   timeSlicing:
@@ -31,9 +31,9 @@ def node_at(root: Path) -> SimulatedNode:
 
 
 def test_pod_chooses_a_gpu_by_its_resource(tmp_path: Path, kubelet: Kubelet) -> None:
-    """An entry with one replica gives a GPU a name of its own, and no other pod gets it."""
+    """An entry with one replica gives a GPU another name, and no other pod gets it."""
     tree = amd_tree.build(tmp_path / "node", "mi300x8")
-    with plugin(tmp_path / "plugin", node_at(tree.root), kubelet, ONE_OF_ITS_OWN):
+    with plugin(tmp_path / "plugin", node_at(tree.root), kubelet, RENAMED):
         kubelet.wait_for_devices(CHOSEN, 1)
         kubelet.wait_for_devices(AMD, 7)
         pod = kubelet.allocate(CHOSEN, 1)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi import spec_file, validate
 from gpuhook.cdi.hot import names
 from gpuhook.cli.generate import (
@@ -29,7 +30,6 @@ from gpuhook.host.hot import state
 from gpuhook.node import driver_worker, settings_file
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import site_rules
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.spec import device_selection
 from gpuhook.vendors.nvidia.spec.generate_options import (

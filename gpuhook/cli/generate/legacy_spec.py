@@ -22,8 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import click
 
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.compiled_spec import Compiled
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 # One library for each driver capability: a spec without one of them was limited.
 _CAPABILITY_LIBRARIES = {"libcuda", "libnvidia-ml", "libnvidia-encode", "libGLX_nvidia"}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi.hot import registry
 from gpuhook.cli.generate import generate_call
 from gpuhook.engines.read.engine_config import CDI_DIRS
@@ -17,7 +18,6 @@ from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import host_fingerprint, vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.spec import spec_records
 
 TYPE_CHECKING = False

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.errors import fault
 from gpuhook.host import console
 from gpuhook.host.hot import settings
 from gpuhook.vendors.nvidia.hot import host_fingerprint, node_json
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.spec import device_selection, driver_edits, spec_records
 

@@ -21,11 +21,11 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook.apply.live import ldconfig
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cli import main
 from gpuhook.cli.generate import toolkit_switches
 from gpuhook.cli.generate.generate_cdi import generate_cdi
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 from gpuhook.vendors.nvidia.modes import management

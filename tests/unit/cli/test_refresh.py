@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import gpuhook
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi import spec_file as spec_files
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cli import main
@@ -25,7 +26,6 @@ from gpuhook.cli.engines.setup_commands import SetupCommands
 from gpuhook.cli.generate import legacy_spec
 from gpuhook.cli.generate import refresh as refreshing
 from gpuhook.setup.node_commands import HAS, WRITES
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.spec import spec_records
 from tests.simulated.node import SimulatedNode, make_node
 
