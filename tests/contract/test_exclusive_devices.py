@@ -83,7 +83,7 @@ def test_all_devices_of_both_vendors(
     both.generate()
     both.describe()
     exclusive(both, "all")
-    nvidia = bundle_of("debian", ["/probe"], asks(both.gpu(0).uuid))
+    nvidia = bundle_of("debian", ["/probe"], asks(both.gpu(0).uuid or "0"))
     with wrapped(sleeping(tmp_path, env=asks_amd("0")), both):
         assert both.run(nvidia).rc == 0
         assert "GH1063" in both.run(bundle_of("debian", ["/probe"], asks_amd("all"))).stderr
