@@ -75,7 +75,7 @@ def _of_this_node(
 ) -> list[VendorInventory]:
     """Return what each vendor has on a node. Raises a fault if no vendor can be read.
 
-    The fault of a vendor without GPUs on a node with GPUs of another one is of no interest.
+    The fault of a vendor without GPUs on a node that has GPUs of another one is left out.
     """
     from gpuhook.vendors.catalogue import vendors
     from gpuhook.vendors.vendor_inventory import NodePlace
@@ -95,7 +95,8 @@ def _of_this_node(
                 continue
             found += [] if one is None else [one]
     if faults and not found:
-        raise faults[0][1]
+        troubles = [trouble for vendor, trouble in faults if not vendor.absence(host_root)]
+        raise (troubles or [faults[0][1]])[0]
     for vendor, trouble in faults:
         if not vendor.absence(host_root):
             console.warn(f"{vendor.title}: {trouble}")
