@@ -11,13 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from gpuhook.cli import main
-from gpuhook.engines.configure import configure_engine, configure_record, runtime_names
+from gpuhook.engines.configure import configure_engine, configure_record
 from gpuhook.engines.configure.configure_engine import Where
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.engines.read import containerd_config, crio_config, docker_config, podman_config
 from gpuhook.engines.read.engine_config import Runtime
 from gpuhook.errors import GpuhookError
+from gpuhook.install import runtime_names
 from tests.simulated import amd_tree
 from tests.unit.configuring import RUNTIME, Tree, configured, undone, wanted
 from tests.unit.engines.configure import test_configuring_crio as crio
