@@ -35,7 +35,7 @@ from gpuhook.doctor.checks.kubernetes import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import Check
+    from gpuhook.node_facts.check import Check
 
 
 def checks() -> tuple[Check, ...]:

@@ -7,16 +7,16 @@ from collections import Counter
 from itertools import groupby
 
 from gpuhook.doctor import fix
-from gpuhook.doctor.check import ENGINES, FAILED, NOT_APPLICABLE, OK, SECTIONS, WARNING
 from gpuhook.errors import printable
+from gpuhook.node_facts.check import ENGINES, FAILED, NOT_APPLICABLE, OK, SECTIONS, WARNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpuhook.doctor.check import Result
     from gpuhook.doctor.examination import Examination
     from gpuhook.doctor.fix import FixResult
+    from gpuhook.node_facts.check import Result
 
 _TITLES = {
     "driver": "Driver",

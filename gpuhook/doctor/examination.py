@@ -6,7 +6,8 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass
 
-from gpuhook.doctor.check import (
+from gpuhook.errors import GpuhookError, printable
+from gpuhook.node_facts.check import (
     FAILED,
     NOT_APPLICABLE,
     SECTIONS,
@@ -17,13 +18,12 @@ from gpuhook.doctor.check import (
     Result,
     as_findings,
 )
-from gpuhook.errors import GpuhookError, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ import gpuhook
 from gpuhook.engines.state import dependent_containers
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.inspect import gpu_containers
-from gpuhook.node import daemons, driver_worker, kubernetes_state, node_programs, node_readings
+from gpuhook.node import daemons, driver_worker, kubernetes_state, node_programs
+from gpuhook.node_facts.sources import node_readings
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.driver import driver_locations
 
@@ -25,8 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from gpuhook.node.node_readings import Readings
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.sources.node_readings import Readings
+    from gpuhook.node_facts.sources.node_tree import Tree
 
 _NO_LIBRARY = "GH1200"
 _INITIAL_PIDS = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 
-from gpuhook.doctor.check import FAILED
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.checks.cdi import systemd_units
 from gpuhook.doctor.checks.kubernetes import kubelet_facts
@@ -20,6 +19,7 @@ from gpuhook.engines.read import engine_config
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.error_text import worded
 from gpuhook.host.hot import state
+from gpuhook.node_facts.check import FAILED
 from gpuhook.setup.node_commands import WRITES
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.gpu_summary import ProofWay
@@ -28,9 +28,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.configure.engine_status import EngineStatus
     from gpuhook.engines.read.engine_config import Version
+    from gpuhook.node_facts.check import ExaminedNode
     from gpuhook.setup.node_commands import NodeCommands, SpecState
     from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node

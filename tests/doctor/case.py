@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from gpuhook.doctor import reading_collectors as asking
-from gpuhook.doctor.check import ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import Examination, examine
-from gpuhook.node import node_readings
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import MAX_FILE, DirectoryTree, trouble
+from gpuhook.node_facts.check import ExaminedNode
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import MAX_FILE, DirectoryTree, trouble
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False

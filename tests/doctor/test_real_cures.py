@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from gpuhook.doctor.check import FAILED, OK, WARNING
 from gpuhook.doctor.commands import package_commands
+from gpuhook.node_facts.check import FAILED, OK, WARNING
 from tests.doctor.case import is_root
 from tests.doctor.parts.driver import add_pci_device
 from tests.doctor.parts.engines import TOOLKIT
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpuhook.doctor.check import Finding
+    from gpuhook.node_facts.check import Finding
     from tests.doctor.case import FaultCase
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")

@@ -12,22 +12,22 @@ import click
 from gpuhook.cli.diagnosis import doctor_target
 from gpuhook.cli.options import command_sections, container_options, node_options, parameters
 from gpuhook.doctor import doctor_document, doctor_text, fix
-from gpuhook.doctor.check import FAILED, SECTIONS, WARNING
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
 from gpuhook.host import console
 from gpuhook.host.terminal import terminal_features
+from gpuhook.node_facts.check import FAILED, SECTIONS, WARNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.cli.diagnosis.doctor_target import DoctorTarget
-    from gpuhook.doctor.check import Check
     from gpuhook.doctor.examination import Examination
     from gpuhook.doctor.fix import FixResult
+    from gpuhook.node_facts.check import Check
 
 _EXAMPLES = """
 \b

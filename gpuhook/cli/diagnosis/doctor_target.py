@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import click
 
 from gpuhook.doctor import reading_collectors
-from gpuhook.doctor.check import ExaminedNode
 from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
 from gpuhook.host import system_mounts
-from gpuhook.node.node_readings import Readings
 from gpuhook.node.tree_worker import PatientTree
+from gpuhook.node_facts.check import ExaminedNode
+from gpuhook.node_facts.sources.node_readings import Readings
 from gpuhook.vendors.nvidia import discover
 
 TYPE_CHECKING = False

@@ -22,7 +22,7 @@ from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import printable
 from gpuhook.host import console, output_file, worker_pool
 from gpuhook.host.worker import NoAnswerError
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from gpuhook.support_bundle import bundle_archive, bundle_contents, bundle_report, log_lines
 
 TYPE_CHECKING = False
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.cli.diagnosis.doctor_target import DoctorTarget
-    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.examination import Examination
+    from gpuhook.node_facts.check import ExaminedNode
     from gpuhook.support_bundle.bundle_contents import Bundle
 
 _STANDARD_OUTPUT = "-"

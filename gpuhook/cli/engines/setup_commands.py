@@ -9,10 +9,10 @@ import os
 from gpuhook.cli.diagnosis import doctor_target
 from gpuhook.cli.engines import configure_options, engine_place
 from gpuhook.cli.generate import generate_call, refresh, refresh_plan
-from gpuhook.doctor.check import first_items
 from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.host import console
+from gpuhook.node_facts.check import first_items
 from gpuhook.setup.node_commands import HAS, WRITES, SpecState
 
 _KEPT = "another program wrote it, and it is kept"
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import click
 
     from gpuhook.cli.generate.refresh_plan import Case
-    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.configure.configure_engine import Where
     from gpuhook.engines.configure.engine_plan import EngineOptions, Route
+    from gpuhook.node_facts.check import ExaminedNode
 
 
 class SetupCommands:

@@ -9,7 +9,7 @@ from gpuhook.vendors.nvidia.driver import driver_locations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.sources.node_tree import Tree
 
 _NIXOS = "/etc/NIXOS"
 _NIX = "nixos-rebuild switch # with {what} in /etc/nixos/configuration.nix"

@@ -15,9 +15,9 @@ from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.facts.engine_facts import EngineHere
     from gpuhook.engines.read.engine_config import Runtime
+    from gpuhook.node_facts.check import ExaminedNode
 
 _INSTALLED = ("/opt/gpuhook/bin", "/usr/local/gpuhook/bin")  # in addition to BIN_DIRS
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.doctor.check import absent, fact
-from gpuhook.doctor.facts import pci_facts
 from gpuhook.doctor.facts import spec_facts as specs
-from gpuhook.node import node_tree
+from gpuhook.node_facts import pci_facts
+from gpuhook.node_facts.check import absent, fact
+from gpuhook.node_facts.sources import node_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode, Finding
-    from gpuhook.doctor.facts.pci_facts import PciDevice
     from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.check import ExaminedNode, Finding
+    from gpuhook.node_facts.pci_facts import PciDevice
 
 KIND = "amd.com/gpu"
 MODULE = "/sys/module/amdgpu"

@@ -9,16 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from gpuhook.doctor.check import Fix
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space, gpu_loss
+from gpuhook.node_facts.check import Fix
 from gpuhook.vendors.nvidia.devices import driver_nodes, mig_nodes
 from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.node.node_tree import Status
+    from gpuhook.node_facts.check import ExaminedNode
+    from gpuhook.node_facts.sources.node_tree import Status
 
 _MODE = 0o666
 CONTROL, MODESET, UVM, UVM_TOOLS = driver_nodes.CONTROL_NODES

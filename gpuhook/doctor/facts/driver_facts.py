@@ -6,9 +6,9 @@ The reading `inventory` has the answers of NVML. All paths are those of the node
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import absent, fact
-from gpuhook.doctor.facts import pci_facts
-from gpuhook.node import node_readings, node_tree
+from gpuhook.node_facts import pci_facts
+from gpuhook.node_facts.check import absent, fact
+from gpuhook.node_facts.sources import node_readings, node_tree
 from gpuhook.vendors.nvidia.devices import driver_nodes
 from gpuhook.vendors.nvidia.gpu import features
 from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities
@@ -18,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode, Finding
-    from gpuhook.doctor.facts.pci_facts import PciDevice
+    from gpuhook.node_facts.check import ExaminedNode, Finding
+    from gpuhook.node_facts.pci_facts import PciDevice
     from gpuhook.vendors.nvidia.hot.mig_capabilities import Capability
     from gpuhook.vendors.nvidia.inventory import inventory
 

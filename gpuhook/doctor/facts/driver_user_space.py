@@ -6,15 +6,15 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass, field
 
-from gpuhook.doctor.check import fact
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import ld_cache_entries
+from gpuhook.node_facts.check import fact
 from gpuhook.vendors.nvidia.driver.driver_locations import NIXOS_LIBRARIES, OTHER_ROOTS
 from gpuhook.vendors.nvidia.driver.libcuda import DIRECTORIES, version_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
 CUDA, ML = "libcuda.so", "libnvidia-ml.so"
 CACHE = "/etc/ld.so.cache"

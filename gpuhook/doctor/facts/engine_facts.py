@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gpuhook.doctor.check import fact
 from gpuhook.doctor.facts import driver_facts, driver_user_space, gpu_loss
 from gpuhook.doctor.facts.containerd_distributions import (
     CONTAINERD,
@@ -17,17 +16,18 @@ from gpuhook.doctor.facts.containerd_distributions import (
 from gpuhook.doctor.facts.program_facts import processes, program, version
 from gpuhook.engines.read import containerd_config, crio_config, docker_config, podman_config
 from gpuhook.engines.read.containerd_files import may_read
-from gpuhook.node import kubelet_files
-from gpuhook.node.node_tree import text
+from gpuhook.node_facts.check import fact
+from gpuhook.node_facts.sources import kubelet_files
+from gpuhook.node_facts.sources.node_tree import text
 from gpuhook.vendors.nvidia.driver.driver_locations import GKE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.read.engine_config import EngineConfiguration, Version
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.check import ExaminedNode
+    from gpuhook.node_facts.sources.node_tree import Tree
 
 _DOCKER_RESTARTS = {
     "docker": "systemctl restart docker",

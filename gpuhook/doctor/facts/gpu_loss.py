@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuhook.containers.hot import ledger
-from gpuhook.doctor.check import fact
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
 from gpuhook.host.hot import procfs, state
-from gpuhook.node import node_readings
+from gpuhook.node_facts.check import fact
+from gpuhook.node_facts.sources import node_readings
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.inventory import dump
 from gpuhook.vendors.nvidia.spec import device_selection
@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
 KINDS = (vocabulary.VENDOR + "/gpu", vocabulary.PLUGIN_KIND)
 _NODE_FILE = f"{state.DIRECTORY}/node.json"

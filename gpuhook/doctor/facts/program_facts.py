@@ -6,8 +6,8 @@ from __future__ import annotations
 import posixpath
 
 from gpuhook.engines.read import engine_config
-from gpuhook.node import node_readings
-from gpuhook.node.node_tree import matching
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources.node_tree import matching
 from gpuhook.vendors.nvidia.driver.driver_locations import NIXOS_PROGRAMS
 
 TYPE_CHECKING = False
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.read.engine_config import Version
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.check import ExaminedNode
+    from gpuhook.node_facts.sources.node_tree import Tree
 
 # The directories in which engines and NVIDIA's runtime look up bare names; their PATH is the same.
 BIN_DIRS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import spec_rules
-from gpuhook.doctor.check import fact
 from gpuhook.engines.read import engine_config
 from gpuhook.errors import GpuhookError
+from gpuhook.node_facts.check import fact
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.spec import injection_traces
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.apply.rootfs.hook_args import Jobs
-    from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.node.node_tree import Status
+    from gpuhook.node_facts.check import ExaminedNode
+    from gpuhook.node_facts.sources.node_tree import Status
 
 # Lowest priority first. /var/run is usually a link to /run; a tree may lack it.
 DIRECTORIES = ("/etc/cdi", "/run/cdi", "/var/run/cdi")

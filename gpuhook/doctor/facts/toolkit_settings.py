@@ -10,17 +10,17 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuhook.doctor.check import fact
 from gpuhook.doctor.facts import driver_facts
 from gpuhook.doctor.facts.program_facts import program, version
 from gpuhook.engines.read import engine_config, toml_document
 from gpuhook.engines.read.engine_config import ConfigPlace
+from gpuhook.node_facts.check import fact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
 PATHS = (
     "/etc/nvidia-container-runtime/config.toml",

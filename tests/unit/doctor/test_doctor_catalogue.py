@@ -13,11 +13,11 @@ from click.testing import CliRunner
 
 from gpuhook.cli import main
 from gpuhook.doctor import checks as doctor_checks
-from gpuhook.doctor.check import FAILED, SECTIONS, Check, ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.check import FAILED, SECTIONS, Check, ExaminedNode
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 
 ID = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 

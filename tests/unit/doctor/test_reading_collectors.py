@@ -20,8 +20,9 @@ from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
 from gpuhook.inspect import gpu_containers
 from gpuhook.inspect.gpu_containers import injectors
-from gpuhook.node import daemons, driver_worker, node_programs, node_readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node import daemons, driver_worker, node_programs
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from gpuhook.target import running_container
 from tests.simulated.node import make_node
 

@@ -9,13 +9,13 @@ import pytest
 
 from gpuhook import support_bundle
 from gpuhook.doctor import reading_collectors
-from gpuhook.doctor.check import ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.doctor.reading_collectors import ReadingPlace
-from gpuhook.node import node_readings
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.check import ExaminedNode
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from gpuhook.support_bundle import bundle_archive, bundle_contents, log_lines
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from tests.simulated import amd_tree

@@ -3,15 +3,24 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, first_items, ok, unless
 from gpuhook.doctor.checks.amd.amd_driver import MODULE
 from gpuhook.doctor.facts import amd_facts as facts
+from gpuhook.node_facts.check import (
+    FAILED,
+    WARNING,
+    Finding,
+    absent,
+    check,
+    first_items,
+    ok,
+    unless,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 DRM, KFD, TOPOLOGY, NODES = "amd.drm", "amd.kfd", "amd.topology", "amd.nodes"
 _LOG = "dmesg | grep -i amdgpu | tail -n 40"

@@ -5,15 +5,24 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, first_items, ok, unless
 from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts import amd_facts as facts
-from gpuhook.doctor.facts import pci_facts
-from gpuhook.node import node_tree
+from gpuhook.node_facts import pci_facts
+from gpuhook.node_facts.check import (
+    FAILED,
+    WARNING,
+    Finding,
+    absent,
+    check,
+    first_items,
+    ok,
+    unless,
+)
+from gpuhook.node_facts.sources import node_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 GPU, MODULE = "amd.gpu", "amd.module"
 _OLD_DRIVER = "radeon"  # of GPUs that ROCm and amdgpu do not support

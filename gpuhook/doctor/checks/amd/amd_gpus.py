@@ -6,20 +6,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gpuhook.doctor.check import WARNING, Finding, absent, check, first_items, ok, unless
 from gpuhook.doctor.checks.amd.amd_devices import TOPOLOGY
 from gpuhook.doctor.checks.amd.amd_driver import MODULE
 from gpuhook.doctor.facts import amd_facts as facts
 from gpuhook.doctor.facts.gpu_loss import ledger_entries
-from gpuhook.node import node_tree
+from gpuhook.node_facts.check import WARNING, Finding, absent, check, first_items, ok, unless
+from gpuhook.node_facts.sources import node_tree
 from gpuhook.vendors.hot.memory_vendors import vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.amd_facts import DrivenGpu
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 _NEEDS = (MODULE,)
 _PROCESSES = "/sys/class/kfd/kfd/proc"

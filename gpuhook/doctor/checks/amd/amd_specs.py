@@ -7,7 +7,12 @@ import re
 from typing import cast
 
 from gpuhook.cdi import spec_notes
-from gpuhook.doctor.check import (
+from gpuhook.doctor.checks.amd.amd_devices import KFD, NODES, TOPOLOGY
+from gpuhook.doctor.checks.amd.amd_driver import MODULE
+from gpuhook.doctor.checks.engine import rootless
+from gpuhook.doctor.facts import amd_facts as facts
+from gpuhook.doctor.facts import spec_facts as specs
+from gpuhook.node_facts.check import (
     FAILED,
     WARNING,
     Finding,
@@ -18,20 +23,15 @@ from gpuhook.doctor.check import (
     ok,
     unless,
 )
-from gpuhook.doctor.checks.amd.amd_devices import KFD, NODES, TOPOLOGY
-from gpuhook.doctor.checks.amd.amd_driver import MODULE
-from gpuhook.doctor.checks.engine import rootless
-from gpuhook.doctor.facts import amd_facts as facts
-from gpuhook.doctor.facts import spec_facts as specs
-from gpuhook.node.node_tree import line, text
+from gpuhook.node_facts.sources.node_tree import line, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.cdi.hot.container_edits import Spec
-    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 NONE = "the node has no CDI spec for AMD GPUs"
 _VALID = "amd.specs"

@@ -5,7 +5,15 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.doctor.check import (
+from gpuhook.doctor.checks.amd.amd_devices import TOPOLOGY
+from gpuhook.doctor.checks.amd.amd_driver import MODULE
+from gpuhook.doctor.checks.kubernetes import kubelet_facts
+from gpuhook.doctor.facts import amd_facts as facts
+from gpuhook.doctor.facts import gpu_loss
+from gpuhook.doctor.facts.engine_facts import DockerHere, dockers
+from gpuhook.doctor.facts.program_facts import program
+from gpuhook.host.text_table import counted
+from gpuhook.node_facts.check import (
     FAILED,
     WARNING,
     Finding,
@@ -17,22 +25,14 @@ from gpuhook.doctor.check import (
     ok,
     unless,
 )
-from gpuhook.doctor.checks.amd.amd_devices import TOPOLOGY
-from gpuhook.doctor.checks.amd.amd_driver import MODULE
-from gpuhook.doctor.checks.kubernetes import kubelet_facts
-from gpuhook.doctor.facts import amd_facts as facts
-from gpuhook.doctor.facts import gpu_loss
-from gpuhook.doctor.facts.engine_facts import DockerHere, dockers
-from gpuhook.doctor.facts.program_facts import program
-from gpuhook.host.text_table import counted
-from gpuhook.node import kubelet_files
+from gpuhook.node_facts.sources import kubelet_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.engines.read.engine_config import Runtime
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 _RUNTIME, _TOOL = "amd-container-runtime", "amd-ctk"
 _HOOK = f"/usr/local/bin/{_TOOL}"  # AMD's runtime writes this path into each config.json

@@ -5,21 +5,21 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.doctor.check import WARNING, Finding, absent, check, ok
 from gpuhook.doctor.checks.cdi.specs import DRIVER, each
 from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space
 from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.host import documents
+from gpuhook.node_facts.check import WARNING, Finding, absent, check, ok
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 _DIRECTORIES = ("/vulkan/", "/egl_vendor.d/", "/egl_external_platform.d/")
 _KEY = "library_path"

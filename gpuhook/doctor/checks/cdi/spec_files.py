@@ -6,19 +6,28 @@ from __future__ import annotations
 import posixpath
 
 from gpuhook.cdi.hot import spec_versions
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, first_items, for_each, ok
 from gpuhook.doctor.checks.cdi.systemd_units import unit_fault
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import gpu_runtimes
 from gpuhook.doctor.facts import spec_facts as specs
-from gpuhook.node import node_readings
+from gpuhook.node_facts.check import (
+    FAILED,
+    WARNING,
+    Finding,
+    absent,
+    check,
+    first_items,
+    for_each,
+    ok,
+)
+from gpuhook.node_facts.sources import node_readings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 NONE = "the node has no CDI spec for NVIDIA GPUs"
 _UNRESOLVABLE = '"unresolvable CDI devices nvidia.com/gpu=all"'

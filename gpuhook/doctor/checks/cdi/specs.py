@@ -4,7 +4,12 @@
 from __future__ import annotations
 
 from gpuhook.apply.rootfs import hook_args
-from gpuhook.doctor.check import (
+from gpuhook.doctor.checks.cdi.spec_files import NONE
+from gpuhook.doctor.commands import package_commands, spec_regeneration
+from gpuhook.doctor.facts import driver_facts as facts
+from gpuhook.doctor.facts import driver_user_space, program_facts
+from gpuhook.doctor.facts import spec_facts as specs
+from gpuhook.node_facts.check import (
     FAILED,
     WARNING,
     Finding,
@@ -15,19 +20,14 @@ from gpuhook.doctor.check import (
     for_each,
     ok,
 )
-from gpuhook.doctor.checks.cdi.spec_files import NONE
-from gpuhook.doctor.commands import package_commands, spec_regeneration
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import driver_user_space, program_facts
-from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR_TOOLKIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings, Look
     from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.check import ExaminedNode, Findings, Look
 
 _MASKING = (1, 18)  # the first nvidia-ctk with the hook disable-device-node-modification
 _STALE = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.doctor.check import WARNING, Finding, absent, check, ok
 from gpuhook.doctor.facts import program_facts
 from gpuhook.doctor.facts import spec_facts as specs
+from gpuhook.node_facts.check import WARNING, Finding, absent, check, ok
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 _SERVICE, _PATH = "gpuhook-refresh.service", "gpuhook-refresh.path"
 REFRESH_UNITS = (_SERVICE, _PATH, "gpuhook-refresh.timer")

@@ -7,16 +7,16 @@ import os
 import posixpath
 from functools import partial
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, Fix, absent, check, first_items, ok
 from gpuhook.doctor.facts import device_facts as devices
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import program_facts
-from gpuhook.node import node_readings, node_tree
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, Fix, absent, check, first_items, ok
+from gpuhook.node_facts.sources import node_readings, node_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode, Findings
-    from gpuhook.node.node_tree import Status
+    from gpuhook.node_facts.check import ExaminedNode, Findings
+    from gpuhook.node_facts.sources.node_tree import Status
 
 _SYSTEMD = "/run/systemd/system"
 _CHANNELS = "/dev/nvidia-caps-imex-channels"

@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
 from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space, gpu_loss
 from gpuhook.doctor.facts import spec_facts as specs
-from gpuhook.doctor.facts.pci_facts import FOR_GUESTS
-from gpuhook.node import node_tree
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.node_facts.pci_facts import FOR_GUESTS
+from gpuhook.node_facts.sources import node_tree
 from gpuhook.vendors.nvidia.hot.host_fingerprint import TEGRA_RELEASE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 BUS = "driver.bus"
 _RELEASE = "/proc/sys/kernel/osrelease"

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space
-from gpuhook.node import node_tree
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok, unless
+from gpuhook.node_facts.sources import node_tree
 from gpuhook.vendors.nvidia.driver import driver_locations
 from gpuhook.vendors.nvidia.hot.rootfs.driver_params import PATH as PARAMS
 
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 _WINDOWS = "/usr/lib/wsl/"
 _WSL = _WINDOWS + "lib"

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, Finding, absent, check, ok, unless
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import program_facts
-from gpuhook.node import node_tree
+from gpuhook.node_facts.check import FAILED, Finding, absent, check, ok, unless
+from gpuhook.node_facts.sources import node_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 _SOCKET = "/run/nvidia-fabricmanager/socket"
 _UNIT, _PROGRAM = "nvidia-fabricmanager.service", "nv-fabricmanager"

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space, gpu_loss, program_facts
-from gpuhook.node import node_readings, node_tree
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, for_each, ok
+from gpuhook.node_facts.sources import node_readings, node_tree
 from gpuhook.vendors.nvidia.driver.driver_locations import GKE
 from gpuhook.vendors.nvidia.spec import device_selection
 
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.node_facts.check import ExaminedNode, Findings
     from gpuhook.vendors.nvidia.devices.driver_nodes import ProcGpu
     from gpuhook.vendors.nvidia.inventory import inventory
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu

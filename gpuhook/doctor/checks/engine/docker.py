@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.engine.engine_checks import (
     HOOK,
     NO_DRIVER,
@@ -23,13 +22,14 @@ from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.read import docker_config as reader
 from gpuhook.engines.read import unit_flags
 from gpuhook.host import documents
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, for_each, ok
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.engine_facts import DockerHere
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 _CDI_HOOK = "nvidia-cdi-hook"
 _INSTALL = "snap remove docker && apt-get install docker.io"

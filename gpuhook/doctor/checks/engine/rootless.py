@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.doctor.check import (
+from gpuhook.doctor.commands import package_commands
+from gpuhook.doctor.facts.engine_facts import dockers, homes
+from gpuhook.doctor.facts.program_facts import program
+from gpuhook.node_facts.check import (
     FAILED,
     NOT_APPLICABLE,
     WARNING,
@@ -17,14 +20,11 @@ from gpuhook.doctor.check import (
     ok,
     unless,
 )
-from gpuhook.doctor.commands import package_commands
-from gpuhook.doctor.facts.engine_facts import dockers, homes
-from gpuhook.doctor.facts.program_facts import program
-from gpuhook.node.node_tree import text
+from gpuhook.node_facts.sources.node_tree import text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
 _STORAGE = (".local/share/containers", ".local/share/docker", ".config/docker/daemon.json")
 # nsswitch.conf: with "subid: sss", a directory service (FreeIPA) assigns subordinate ids.

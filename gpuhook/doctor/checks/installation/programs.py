@@ -7,15 +7,16 @@ import re
 from dataclasses import dataclass
 from posixpath import dirname
 
-from gpuhook.doctor.check import fact
 from gpuhook.doctor.facts import spec_facts
 from gpuhook.engines.read import engine_config
-from gpuhook.node import node_programs, node_tree
+from gpuhook.node import node_programs
+from gpuhook.node_facts.check import fact
+from gpuhook.node_facts.sources import node_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.node.node_tree import Status, Tree
+    from gpuhook.node_facts.check import ExaminedNode
+    from gpuhook.node_facts.sources.node_tree import Status, Tree
 
 RUNTIME, HOOK, PRESTART, CLI = "gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook"
 NEEDED = (RUNTIME, HOOK, PRESTART)

@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.doctor.facts import driver_facts
-from gpuhook.node.kubelet_files import is_of_gpus
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok, unless
+from gpuhook.node_facts.sources.kubelet_files import is_of_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
 READY = "node.ready"
 _COUNT, _DRIVER = "nvidia.com/gpu.count", "nvidia.com/cuda.driver-version.full"

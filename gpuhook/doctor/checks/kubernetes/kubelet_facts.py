@@ -6,18 +6,18 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from gpuhook.doctor.check import absent, fact
 from gpuhook.doctor.facts import driver_facts, program_facts
-from gpuhook.node import engine_handlers, kubelet_files, node_readings
+from gpuhook.node_facts.check import absent, fact
+from gpuhook.node_facts.sources import engine_handlers, kubelet_files, node_readings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode, Finding
-    from gpuhook.node.engine_handlers import Handlers
-    from gpuhook.node.kubelet_files import PluginPod
+    from gpuhook.node_facts.check import ExaminedNode, Finding
+    from gpuhook.node_facts.sources.engine_handlers import Handlers
+    from gpuhook.node_facts.sources.kubelet_files import PluginPod
 
 # The kubelet is a part of k3s, and of kubelite in microk8s.
 KUBELETS = frozenset({"kubelet", "kubelite", "hyperkube", "k3s", "k3s-agent", "k3s-server"})

@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, fact, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, runtime_class
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.doctor.facts import driver_facts
 from gpuhook.errors import printable
-from gpuhook.node import kubelet_files
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, fact, ok, unless
+from gpuhook.node_facts.sources import kubelet_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.node.kubelet_files import Checkpoint
+    from gpuhook.node_facts.check import ExaminedNode
+    from gpuhook.node_facts.sources.kubelet_files import Checkpoint
 
 RUNNING, SOCKET, REGISTRATION = "plugin.running", "plugin.socket", "plugin.registration"
 DEVICES = "plugin.devices"

@@ -12,14 +12,14 @@ import stat
 from dataclasses import dataclass
 
 from gpuhook.host import documents
-from gpuhook.node import node_tree as trees
+from gpuhook.node_facts.sources import node_tree as trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.sources.node_tree import Tree
 
 # kubeadm, k3s, rke2 and the clouds; microk8s; k0s; k3s before 0.10.
 ROOTS = (

@@ -6,11 +6,11 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from gpuhook.node import node_tree
+from gpuhook.node_facts.sources import node_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
 PCI = "/sys/bus/pci/devices"
 FOR_GUESTS = "vfio-pci"  # the driver of devices for virtual machines

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import TypeAlias, TypeVar
 
-    from gpuhook.node.node_readings import Readings
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.sources.node_readings import Readings
+    from gpuhook.node_facts.sources.node_tree import Tree
 
     Item = TypeVar("Item")
     Findings: TypeAlias = "Finding | Iterable[Finding]"

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from gpuhook.node import engine_handlers, kubelet_files
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.sources import engine_handlers, kubelet_files
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

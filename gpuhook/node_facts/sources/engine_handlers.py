@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gpuhook.node import node_tree as trees
+from gpuhook.node_facts.sources import node_tree as trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.sources.node_tree import Tree
 
 CONTAINERD_FILES = (
     "/etc/containerd/config.toml",
