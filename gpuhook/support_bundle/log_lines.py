@@ -7,8 +7,8 @@ import json
 import re
 import subprocess
 
-from gpuhook.doctor.checks.kubernetes import kubelet_facts
 from gpuhook.host import documents
+from gpuhook.node_facts import kubelet_facts
 from gpuhook.node_facts.sources import kubelet_files, node_readings
 from gpuhook.support_bundle.allow_list import EVENT, LOG_KEYS
 from gpuhook.vendors.catalogue import vendors

@@ -6,6 +6,7 @@ from __future__ import annotations
 from unittest.mock import Mock
 
 from gpuhook.doctor.facts import spec_facts
+from gpuhook.node_facts import cdi_specs
 
 
 def test_rewrite_command_by_author() -> None:
@@ -13,7 +14,7 @@ def test_rewrite_command_by_author() -> None:
     node, one = Mock(), Mock(path="/etc/cdi/nvidia.yaml", kind="nvidia.com/gpu")
     one.author = spec_facts.GPUHOOK
     assert spec_facts.rewrite_command(node, one) == "gpuhook refresh --force"
-    one.author = spec_facts.OTHER
+    one.author = cdi_specs.OTHER
     node.tree.status.return_value = None
     assert (
         spec_facts.rewrite_command(node, one)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.apply.rootfs.hook_args import Jobs
-    from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.cdi_specs import SpecFile
     from gpuhook.node_facts.check import ExaminedNode
     from gpuhook.vendors.nvidia.inventory.inventory import Node as Inventory
     from gpuhook.vendors.nvidia.spec.spec_records import Generated

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.doctor.facts import spec_facts as specs
-from gpuhook.node_facts import pci_facts
+from gpuhook.node_facts import cdi_specs, pci_facts
 from gpuhook.node_facts.check import absent, fact
 from gpuhook.node_facts.sources import node_tree
 
@@ -18,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.cdi_specs import SpecFile
     from gpuhook.node_facts.check import ExaminedNode, Finding
     from gpuhook.node_facts.pci_facts import PciDevice
 
@@ -200,8 +199,8 @@ def kfd_major(node: ExaminedNode) -> int | None:
 def spec_files(node: ExaminedNode) -> tuple[SpecFile, ...]:
     """Return the CDI specs of AMD GPUs, lowest priority first; also invalid ones."""
     found = []
-    for path in specs.paths(node):
-        read = specs.read_spec(node, path)
+    for path in cdi_specs.paths(node):
+        read = cdi_specs.read_spec(node, path)
         if read is None:
             continue
         one, content = read
@@ -213,7 +212,7 @@ def spec_files(node: ExaminedNode) -> tuple[SpecFile, ...]:
 def valid_specs(node: ExaminedNode) -> list[SpecFile]:
     """Return the valid CDI specs that no other one hides, lowest priority first."""
     valid = [one for one in spec_files(node) if one.document is not None]
-    return [one for one in valid if not specs.is_hidden_by(node, one, valid)]
+    return [one for one in valid if not cdi_specs.is_hidden_by(node, one, valid)]
 
 
 def annotation(one: SpecFile, key: str) -> str:

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any
 
-from gpuhook.containers.hot import ledger
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
-from gpuhook.host.hot import procfs, state
+from gpuhook.host.hot import state
+from gpuhook.node_facts import cdi_specs, container_facts
 from gpuhook.node_facts.check import fact
-from gpuhook.node_facts.sources import node_readings
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.inventory import dump
 from gpuhook.vendors.nvidia.spec import device_selection
@@ -32,9 +30,7 @@ if TYPE_CHECKING:
 
 KINDS = (vocabulary.VENDOR + "/gpu", vocabulary.PLUGIN_KIND)
 _NODE_FILE = f"{state.DIRECTORY}/node.json"
-_LEDGER = f"{state.DIRECTORY}/containers"
 _GPU_NODE = re.compile(r"/dev/nvidia([0-9]{1,7})", re.ASCII)
-_NAMES = ("namespace", "pod", "container")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +120,7 @@ def named_gpus(node: ExaminedNode) -> tuple[NamedGpu, ...]:
     return tuple(_completed(node, found[minor]) for minor in sorted(found))
 
 
-def _described(spec: specs.SpecFile) -> Iterator[tuple[int, str]]:
+def _described(spec: cdi_specs.SpecFile) -> Iterator[tuple[int, str]]:
     """Yield (minor number, UUID or "") of each device of a spec that is one GPU, or part of it."""
     for device in (spec.document or {}).get("devices") or ():
         nodes = (device.get("containerEdits") or {}).get("deviceNodes") or ()
@@ -169,36 +165,11 @@ def _users(node: ExaminedNode, minor: int | None) -> tuple[str, ...]:
 
 def _holders(node: ExaminedNode) -> list[tuple[str, set[int]]]:
     """Return (name, minor numbers) of each container with assigned NVIDIA GPUs."""
-    return [(name, minors) for name, nodes in holders(node) if (minors := _minors(nodes))]
-
-
-@fact
-def holders(node: ExaminedNode) -> list[tuple[str, list[Any]]]:
-    """Return (name, paths of device nodes) of each container with assigned GPUs of any vendor."""
-    reading = node.readings.document(node_readings.CONTAINERS) or {}
-    running = [one for one in reading.get("containers") or () if one["injected_by"]]
-    known = {one["id"] for one in running}
-    entries = [one for one in ledger_entries(node) if one["id"] not in known]
-    return [(_name(one), _nodes(one)) for one in (*running, *entries)]
-
-
-def _nodes(one: dict[str, Any]) -> list[Any]:
-    nodes = one.get("nodes")
-    return nodes if isinstance(nodes, list) else []
-
-
-def _name(one: dict[str, Any]) -> str:
-    return "/".join(str(one[key]) for key in _NAMES if one.get(key)) or str(one["id"])
-
-
-def ledger_entries(node: ExaminedNode) -> Iterator[dict[str, Any]]:
-    """Yield the ledger entry of each container that exists."""
-    for name in node.tree.names(_LEDGER):
-        path = f"{_LEDGER}/{name}"
-        if name.endswith(".json") and _is_usable(node, path):
-            entry = _entry(node.tree.read(path) or b"")
-            if entry is not None and _is_alive(node, entry):
-                yield entry
+    return [
+        (name, minors)
+        for name, nodes in container_facts.holders(node)
+        if (minors := _minors(nodes))
+    ]
 
 
 def _read(node: ExaminedNode, path: str) -> bytes:
@@ -206,38 +177,3 @@ def _read(node: ExaminedNode, path: str) -> bytes:
         return node.tree.read(path) or b""
     except OSError:
         return b""
-
-
-def _is_usable(node: ExaminedNode, path: str) -> bool:
-    """Return whether a state file is a regular file of root that no other user may write."""
-    found = node.tree.status(path, follow=False)
-    return found is None or (found.is_file and found.uid == 0 and not found.permissions & 0o022)
-
-
-def _entry(content: bytes) -> dict[str, Any] | None:
-    """Return the entry in a file of the ledger, None if it is not an entry."""
-    try:
-        found = documents.parse_json_object(content)
-    except ValueError:
-        return None
-    if found.get("schema") != ledger.SCHEMA:
-        return None
-    is_whole = isinstance(found.get("id"), str) and isinstance(found.get("root"), str)
-    return found if is_whole and isinstance(found.get("since"), (int, float)) else None
-
-
-def _is_alive(node: ExaminedNode, entry: dict[str, Any]) -> bool:
-    """Return whether the container of an entry exists, by the files of the node.
-
-    In the device plugin's pod no state root exists: no file shows that a container has exited.
-    """
-    root = entry["root"]
-    if root and (
-        node.tree.status(root) is None or node.tree.status(f"{root}/{entry['id']}") is not None
-    ):
-        return True
-    content = node.tree.read(f"/proc/{entry.get('pid')}/stat", 65536)
-    try:
-        return content is not None and procfs.start_ticks(content) == entry.get("started")
-    except (ValueError, IndexError):
-        return False

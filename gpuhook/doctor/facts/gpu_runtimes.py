@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.doctor.facts.engine_facts import (
+from gpuhook.doctor.facts.gpu_engine import why_no_gpus
+from gpuhook.doctor.facts.toolkit_settings import files
+from gpuhook.engines.read import oci_hooks
+from gpuhook.node_facts.check import fact
+from gpuhook.node_facts.engine_facts import (
     containerds,
     crios,
     dockers,
     podmans,
-    why_no_gpus,
 )
-from gpuhook.doctor.facts.toolkit_settings import files
-from gpuhook.engines.read import oci_hooks
-from gpuhook.node_facts.check import fact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

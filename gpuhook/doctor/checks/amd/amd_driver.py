@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts import amd_facts as facts
-from gpuhook.node_facts import pci_facts
+from gpuhook.node_facts import package_commands, pci_facts
 from gpuhook.node_facts.check import (
     FAILED,
     WARNING,

@@ -9,8 +9,8 @@ from typing import Any
 from gpuhook.doctor.checks.amd.amd_devices import TOPOLOGY
 from gpuhook.doctor.checks.amd.amd_driver import MODULE
 from gpuhook.doctor.facts import amd_facts as facts
-from gpuhook.doctor.facts.gpu_loss import ledger_entries
 from gpuhook.node_facts.check import WARNING, Finding, absent, check, first_items, ok, unless
+from gpuhook.node_facts.container_facts import ledger_entries
 from gpuhook.node_facts.sources import node_tree
 from gpuhook.vendors.hot.memory_vendors import vendor_of
 

@@ -9,9 +9,8 @@ from typing import cast
 from gpuhook.cdi import spec_notes
 from gpuhook.doctor.checks.amd.amd_devices import KFD, NODES, TOPOLOGY
 from gpuhook.doctor.checks.amd.amd_driver import MODULE
-from gpuhook.doctor.checks.engine import rootless
 from gpuhook.doctor.facts import amd_facts as facts
-from gpuhook.doctor.facts import spec_facts as specs
+from gpuhook.node_facts import cdi_specs, rootless_users
 from gpuhook.node_facts.check import (
     FAILED,
     WARNING,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.cdi.hot.container_edits import Spec
-    from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.cdi_specs import SpecFile
     from gpuhook.node_facts.check import ExaminedNode, Findings
 
 NONE = "the node has no CDI spec for AMD GPUs"
@@ -79,7 +78,7 @@ def _conflicts(node: ExaminedNode) -> Findings:
             command=f"rm {min(paths, key=lambda path: authors[path])}",
             looked_at=paths,
         )
-        for paths, names in specs.conflicts(files).items()
+        for paths, names in cdi_specs.conflicts(files).items()
     ]
     return found or ok("no AMD GPU is described twice in one directory")
 
@@ -88,7 +87,7 @@ def _conflicts(node: ExaminedNode) -> Findings:
        needs=(_VALID, MODULE, NODES))  # fmt: skip
 @for_each(facts.valid_specs, absent(NONE))
 def _numbers(node: ExaminedNode, one: SpecFile) -> Finding:
-    wrong = specs.wrong_numbers(node, one)
+    wrong = cdi_specs.wrong_numbers(node, one)
     if not wrong:
         return ok(f"the device numbers in {one.path} are current", one.path)
     return Finding(
@@ -182,7 +181,7 @@ def _closed(node: ExaminedNode, one: SpecFile) -> Iterator[Finding]:
 
 @check("amd.users", "Users of rootless engines can open the AMD devices", needs=(MODULE, KFD))
 @unless(facts.no_gpus)
-@for_each(rootless.users, absent(rootless.NO_USER))
+@for_each(rootless_users.users, absent(rootless_users.NO_USER))
 def _users(node: ExaminedNode, user: tuple[str, str]) -> Finding:
     name, number = user
     status = node.tree.status(facts.KFD)

@@ -7,12 +7,9 @@ import posixpath
 
 from gpuhook.doctor.checks.amd.amd_devices import TOPOLOGY
 from gpuhook.doctor.checks.amd.amd_driver import MODULE
-from gpuhook.doctor.checks.kubernetes import kubelet_facts
 from gpuhook.doctor.facts import amd_facts as facts
-from gpuhook.doctor.facts import gpu_loss
-from gpuhook.doctor.facts.engine_facts import DockerHere, dockers
-from gpuhook.doctor.facts.program_facts import program
 from gpuhook.host.text_table import counted
+from gpuhook.node_facts import container_facts, kubelet_facts
 from gpuhook.node_facts.check import (
     FAILED,
     WARNING,
@@ -25,6 +22,8 @@ from gpuhook.node_facts.check import (
     ok,
     unless,
 )
+from gpuhook.node_facts.engine_facts import DockerHere, dockers
+from gpuhook.node_facts.program_facts import program
 from gpuhook.node_facts.sources import kubelet_files
 
 TYPE_CHECKING = False
@@ -181,7 +180,7 @@ def _registered(node: ExaminedNode) -> Findings:
 def _containers(node: ExaminedNode) -> Findings:
     if facts.topology(node).refused:
         return absent("KFD refuses to read its files (amd.topology)")
-    held = {name: paths for name, paths in gpu_loss.holders(node) if facts.KFD in paths}
+    held = {name: paths for name, paths in container_facts.holders(node) if facts.KFD in paths}
     found = [
         Finding(
             FAILED,

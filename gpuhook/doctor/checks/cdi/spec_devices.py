@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.cdi_specs import SpecFile
     from gpuhook.node_facts.check import ExaminedNode, Findings
     from gpuhook.vendors.nvidia.inventory import inventory
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from gpuhook.doctor.facts import device_facts as devices
 from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import program_facts
+from gpuhook.node_facts import program_facts
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, Fix, absent, check, first_items, ok
 from gpuhook.node_facts.sources import node_readings, node_tree
 

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space, gpu_loss
 from gpuhook.doctor.facts import spec_facts as specs
+from gpuhook.node_facts import package_commands
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok
 from gpuhook.node_facts.pci_facts import FOR_GUESTS
 from gpuhook.node_facts.sources import node_tree

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space
+from gpuhook.node_facts import program_facts
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.node_facts.sources import node_tree
+from gpuhook.vendors.nvidia.doctor.facts import driver_packages
 from gpuhook.vendors.nvidia.driver import driver_locations
 from gpuhook.vendors.nvidia.hot.rootfs.driver_params import PATH as PARAMS
 
@@ -21,7 +22,7 @@ _WINDOWS = "/usr/lib/wsl/"
 _WSL = _WINDOWS + "lib"
 _WSL_LIBRARIES = ("libcuda.so.1", "libdxcore.so", "libnvidia-ml.so.1")
 _PROGRAM_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/bin",
-                        *driver_locations.NIXOS_PROGRAMS)  # fmt: skip
+                        *program_facts.NIXOS_PROGRAMS)  # fmt: skip
 _FIRMWARE = ("/lib/firmware/updates", "/lib/firmware", "/usr/lib/firmware", "/firmware")
 _FIRMWARE_PATH = "/sys/module/firmware_class/parameters/path"
 # Libraries that CUDA opens in addition to libcuda, and what fails without them.
@@ -64,13 +65,13 @@ def _without(
     elif any(space.versions.values()):
         message, command = (
             f"the driver below {space.root} lacks {names}",
-            package_commands.driver_again(node.tree, space.root),
+            driver_packages.driver_again(node.tree, space.root),
         )
     else:
         roots = " or ".join(dict.fromkeys((space.root, *driver_locations.OTHER_ROOTS)))
         message = f"no libraries of a driver are below {roots}"
         branch = facts.module_version(node).partition(".")[0]
-        command = package_commands.driver(node.tree, branch)
+        command = driver_packages.driver(node.tree, branch)
         command += "  # or, if it is elsewhere: gpuhook doctor --driver-root DIR"
     return Finding(
         FAILED,
@@ -104,7 +105,7 @@ def _files(node: ExaminedNode) -> Findings:
 
 
 def _missing(node: ExaminedNode, space: driver_user_space.UserSpace) -> Iterable[Finding]:
-    command = package_commands.driver_again(node.tree, space.root)
+    command = driver_packages.driver_again(node.tree, space.root)
     for stem, meaning in _NEEDED.items():
         names = [f"{directory}/{stem}.{space.version}" for directory in space.directories]
         if not any(node.tree.status(name) for name in names):
@@ -213,7 +214,7 @@ def _firmware(node: ExaminedNode) -> Findings:
         f"no GSP firmware for {version} is in {', '.join(directories)}",
         meaning="a GPU that needs it fails to start at its next initialization: nvidia-smi "
         'prints "No devices were found", and dmesg "RmInitAdapter failed"',
-        command=package_commands.driver_again(node.tree, space.root),
+        command=driver_packages.driver_again(node.tree, space.root),
         looked_at=tuple(directories),
     )
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import program_facts
+from gpuhook.node_facts import program_facts
 from gpuhook.node_facts.check import FAILED, Finding, absent, check, ok, unless
 from gpuhook.node_facts.sources import node_tree
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.commands.package_commands import gpuhook_again
-from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.configure import configure_record, engine_status, engine_verification
 from gpuhook.engines.configure.engine_plan import ENGINES, NAME
 from gpuhook.engines.configure.engine_plan import EngineNode as Place
@@ -19,6 +17,8 @@ from gpuhook.node_facts.check import (
     for_each,
     ok,
 )
+from gpuhook.node_facts.package_commands import gpuhook_again
+from gpuhook.node_facts.program_facts import program
 from gpuhook.node_facts.sources import node_readings
 
 TYPE_CHECKING = False

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin
-from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.doctor.facts import driver_facts
+from gpuhook.node_facts import kubelet_facts as facts
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.node_facts.sources.kubelet_files import is_of_gpus
 
@@ -57,7 +57,7 @@ def _ready(node: ExaminedNode) -> Finding:
 )
 @unless(facts.no_kubelet)
 @unless(facts.no_api)
-@unless(facts.no_gpus)
+@unless(plugin.no_gpus)
 def _allocatable(node: ExaminedNode) -> Iterator[Finding]:
     answer = facts.api_node(node) or {}
     name = str(answer.get("name"))

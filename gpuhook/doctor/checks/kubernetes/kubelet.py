@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
+from gpuhook.node_facts import kubelet_facts as facts
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.node_facts.sources import kubelet_files
 

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.config import config_source
-from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
+from gpuhook.node_facts import kubelet_facts as facts
 from gpuhook.node_facts.check import fact
 
 TYPE_CHECKING = False

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
-from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.host import bounded_yaml
+from gpuhook.node_facts import kubelet_facts as facts
 from gpuhook.node_facts.check import (
     FAILED,
     WARNING,

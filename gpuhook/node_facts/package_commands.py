@@ -5,44 +5,31 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.vendors.nvidia.driver import driver_locations
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.node_facts.sources.node_tree import Tree
 
 _NIXOS = "/etc/NIXOS"
 _NIX = "nixos-rebuild switch # with {what} in /etc/nixos/configuration.nix"
-_DRIVER = "hardware.nvidia"
 _LIBRARY = "/usr/lib/gpuhook"
 _OF_THE_IMAGE = "/opt/gpuhook"
-# The pods that install a driver below their root.
-_PODS = {
-    driver_locations.OPERATOR: "kubectl -n gpu-operator delete pod -l app=nvidia-driver-daemonset",
-    driver_locations.GKE: "kubectl -n kube-system delete pod -l k8s-app=nvidia-driver-installer",
-}
-_DRIVER_AGAIN = {
-    "nix": _NIX.format(what=_DRIVER),
-    "apt-get": "apt-get install --reinstall $(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n'"
-    " '*nvidia*' | awk '$1 == \"ii\" {print $2}')",
-    "dnf": "dnf reinstall '*nvidia*'",
-    "zypper": "zypper install -f $(rpm -qa --qf '%{NAME}\\n' '*nvidia*')",
-    "pacman": "pacman -S $(pacman -Qqs nvidia)",
-}
 _DEBIAN = "/etc/debian_version"
 _MANAGERS = ("dnf", "zypper", "pacman", "apt-get")
 _PROGRAMS = ("/usr/bin", "/usr/sbin", "/bin")
 
 
-def install(tree: Tree, debian: str, others: str = "", *, again: bool = False) -> str:
+def install(
+    tree: Tree, debian: str, others: str = "", *, nixos: str = "", again: bool = False
+) -> str:
     """Return the command that installs packages, or reinstalls them if `again`.
 
     `debian` are their names on Debian and Ubuntu, `others` on other distributions if they differ.
+    NixOS has the option `nixos`, if it is not "", in place of a package.
     """
     others = others or debian
-    manager = _package_manager(tree)
+    manager = package_manager(tree)
     if manager == "nix":
-        return _NIX.format(what=_DRIVER if "driver" in others else others)
+        return nixos_command(nixos or others)
     if manager == "apt-get":
         return f"apt-get install {'--reinstall ' if again else ''}-y {debian}"
     if manager == "zypper":
@@ -52,13 +39,18 @@ def install(tree: Tree, debian: str, others: str = "", *, again: bool = False) -
     return f"dnf {'reinstall' if again else 'install'} -y {others}"
 
 
-def _package_manager(tree: Tree) -> str:
+def nixos_command(what: str) -> str:
+    """Return the command that adds an option or a package to NixOS."""
+    return _NIX.format(what=what)
+
+
+def package_manager(tree: Tree) -> str:
     """Return nix, apt-get, dnf, zypper or pacman; dnf if there is none of them."""
     if tree.status(_NIXOS) is not None:
         return "nix"
     if tree.status(_DEBIAN) is not None:
         return "apt-get"
-    return next((name for name in _MANAGERS if _has(tree, name)), "dnf")
+    return next((name for name in _MANAGERS if has_program(tree, name)), "dnf")
 
 
 def gpuhook(tree: Tree, *, again: bool = False) -> str:
@@ -67,7 +59,7 @@ def gpuhook(tree: Tree, *, again: bool = False) -> str:
     if tree.status(_DEBIAN) is not None:
         option = "--reinstall " if again else ""
         return f"apt-get install {option}-y {' '.join(f'./{name}_*.deb' for name in names)}"
-    if _has(tree, "dnf"):
+    if has_program(tree, "dnf"):
         verb = "reinstall" if again else "install"
         return f"dnf {verb} -y {' '.join(f'./{name}-[0-9]*.rpm' for name in names)}"
     return "make install # in gpuhook's source directory"
@@ -97,18 +89,5 @@ def _is_packaged(tree: Tree) -> bool:
     return not here or any(tree.status(path) is not None for path in modules)
 
 
-def driver(tree: Tree, branch: str) -> str:
-    """Return the command that installs the driver's user space; `branch` is "" if unknown."""
-    if not branch and _has(tree, "ubuntu-drivers"):
-        return "ubuntu-drivers install"
-    debian = f"libnvidia-compute-{branch} nvidia-utils-{branch}" if branch else "nvidia-driver"
-    return install(tree, debian, "nvidia-driver-cuda nvidia-driver-cuda-libs")
-
-
-def driver_again(tree: Tree, root: str) -> str:
-    """Return the command that installs NVIDIA's driver below `root` again."""
-    return _PODS.get(root) or _DRIVER_AGAIN[_package_manager(tree)]
-
-
-def _has(tree: Tree, name: str) -> bool:
+def has_program(tree: Tree, name: str) -> bool:
     return any(tree.status(f"{place}/{name}") is not None for place in _PROGRAMS)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from gpuhook.doctor.facts import driver_facts, program_facts
+from gpuhook.node_facts import program_facts
 from gpuhook.node_facts.check import absent, fact
 from gpuhook.node_facts.sources import engine_handlers, kubelet_files, node_readings
 
@@ -137,18 +137,6 @@ def restart(found: Iterable[PluginPod]) -> str:
         if pod.daemon_set:
             return f"kubectl -n {pod.namespace} rollout restart daemonset/{pod.daemon_set}"
     return "kubectl get daemonsets -A | grep device-plugin"
-
-
-def no_gpus(node: ExaminedNode) -> Finding | None:
-    """Return why a device plugin has nothing to offer, None if it has."""
-    inventory = driver_facts.inventory_of(node)
-    if inventory is None:
-        code = node.readings.of(node_readings.INVENTORY).code
-        # Without a code the driver was not called: the files show whether there are GPUs.
-        return absent(f"the driver does not answer ({code})") if code else None
-    if all(gpu.lost for gpu in inventory.gpus):
-        return absent("the driver has no GPU that a device plugin could offer")
-    return None
 
 
 def no_kubelet(node: ExaminedNode) -> Finding | None:

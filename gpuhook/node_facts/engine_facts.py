@@ -3,23 +3,25 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from gpuhook.doctor.facts import driver_facts, driver_user_space, gpu_loss
-from gpuhook.doctor.facts.containerd_distributions import (
+from gpuhook.engines.read import (
+    containerd_config,
+    crio_config,
+    docker_config,
+    engine_config,
+    podman_config,
+)
+from gpuhook.engines.read.containerd_files import may_read
+from gpuhook.node_facts.check import fact
+from gpuhook.node_facts.containerd_distributions import (
     CONTAINERD,
     CTK,
     DISTRIBUTIONS,
     Distribution,
 )
-from gpuhook.doctor.facts.program_facts import processes, program, version
-from gpuhook.engines.read import containerd_config, crio_config, docker_config, podman_config
-from gpuhook.engines.read.containerd_files import may_read
-from gpuhook.node_facts.check import fact
+from gpuhook.node_facts.program_facts import processes, program, version
 from gpuhook.node_facts.sources import kubelet_files
-from gpuhook.node_facts.sources.node_tree import text
-from gpuhook.vendors.nvidia.driver.driver_locations import GKE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ _DOCKER_RESTARTS = {
     "snap": "snap restart docker",
     "rootless": "systemctl --user restart docker",
 }
-_ENDPOINT = re.compile(r"(?:containerRuntimeEndpoint:|--container-runtime-endpoint[= ])\s*\"?(\S+)")
+_TOOLKIT = ("/usr/bin/nvidia-ctk", "/usr/local/nvidia/toolkit/nvidia-ctk")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,38 +284,9 @@ def _serves_itself(node: ExaminedNode, one: ContainerdHere) -> bool:
     return one.read.has_cri and bool(kubelet(node) or not dockers(node))
 
 
-def why_no_gpus(node: ExaminedNode, engine: str) -> str:
-    """Return why an engine need not give GPUs to containers, "" if it has to.
-
-    The engine of the kubelet has to, or the only engine of a node.
-    """
-    space = driver_user_space.driver_user_space(node)
-    is_other_kind = driver_facts.is_wsl(node) or driver_facts.is_tegra(node)
-    has_gpu = driver_facts.has_gpu(node) or gpu_loss.missing_gpus(node)
-    if not (has_gpu or is_other_kind or any(space.versions.values())):
-        return "this machine has no NVIDIA GPU"
-    if space.root == GKE:
-        return "GKE's device plugin adds the device nodes and mounts"
-    if kubelet(node) and engine in ("containerd", "crio"):
-        endpoint = _endpoint(node)
-        is_its = (
-            engine in endpoint
-            if endpoint
-            else not {"containerd", "crio"} <= installed_engines(node)
-        )
-        return "" if is_its else "the kubelet uses a different engine"
-    return "" if installed_engines(node) == {engine} else "another engine does"
-
-
-def _endpoint(node: ExaminedNode) -> str:
-    """Return the socket of the engine that the kubelet uses, "" if it is unknown."""
-    sources = [" ".join(one["argv"]) for one in processes(node, "kubelet")]
-    sources += [
-        text(node.tree, f"{kubelet(node)}/{name}") or ""
-        for name in ("kubeadm-flags.env", "config.yaml")
-    ]
-    for words in sources:
-        found = _ENDPOINT.search(words)
-        if found:
-            return found.group(1).strip("\"'")
-    return ""
+def has_toolkit(node: ExaminedNode) -> bool:
+    """Return whether the node has NVIDIA's nvidia-ctk, not gpuhook's command of that name."""
+    here = [path for path in _TOOLKIT if node.tree.status(path) is not None]
+    return any(
+        not engine_config.is_gpuhook_script(node.tree.read(path, 4096) or b"") for path in here
+    )

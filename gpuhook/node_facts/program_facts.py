@@ -8,7 +8,6 @@ import posixpath
 from gpuhook.engines.read import engine_config
 from gpuhook.node_facts.sources import node_readings
 from gpuhook.node_facts.sources.node_tree import matching
-from gpuhook.vendors.nvidia.driver.driver_locations import NIXOS_PROGRAMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +18,11 @@ if TYPE_CHECKING:
     from gpuhook.node_facts.check import ExaminedNode
     from gpuhook.node_facts.sources.node_tree import Tree
 
-# The directories in which engines and NVIDIA's runtime look up bare names; their PATH is the same.
+# The directories in which engines and their runtimes look up bare names; their PATH is the same.
 BIN_DIRS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-# NixOS has all programs here. The others have the runc of a distribution's containerd: they are in
+# NixOS keeps all programs in its store, and has links to those of the current system.
+NIXOS_PROGRAMS = ("/run/current-system/sw/bin", "/run/wrappers/bin")
+# NixOS has all programs there. The others have the runc of a distribution's containerd: they are in
 # the PATH of what such a containerd starts.
 MORE_BIN_DIRS = (
     *NIXOS_PROGRAMS,
@@ -32,6 +33,7 @@ MORE_BIN_DIRS = (
     "/var/lib/k0s/bin",
     "/opt/bin",
 )
+_UNIT_DIRECTORIES = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 _COMM = 15  # the kernel keeps this many characters of a process name
 
 
@@ -71,6 +73,12 @@ def unit(node: ExaminedNode, name: str) -> dict[str, Any]:
     units = node.readings.document(node_readings.UNITS) or {}
     found: dict[str, Any] = units.get(name, {})
     return found
+
+
+def has_unit(node: ExaminedNode, name: str) -> bool:
+    """Return whether the node has a systemd unit."""
+    paths = (f"{directory}/{name}" for directory in _UNIT_DIRECTORIES)
+    return any(node.tree.status(path) is not None for path in paths)
 
 
 def runs(node: ExaminedNode, unit_name: str, name: str) -> bool | None:
