@@ -27,14 +27,10 @@ OK, WARNING, FAILED, NOT_APPLICABLE = "ok", "warning", "failed", "not-applicable
 _SHOWN = 3  # items of a list in a message
 WORST_FIRST = (FAILED, WARNING, OK, NOT_APPLICABLE)
 
-# The sections in reading order (a fault explains the faults below it), each with the subjects of
-# its checks. The subject is the part of a check's id in front of the dot.
+# The sections that are no vendor's, each with the subjects of its checks. A subject is the part of
+# a check's id in front of the dot; a vendor's subject is its own section.
 ENGINES = "engines"
-SUBJECTS = {
-    "driver": ("driver",),
-    "devices": ("devices",),
-    "gpus": ("gpus",),
-    "amd": ("amd",),
+_SUBJECTS = {
     "specs": ("specs",),
     "host": ("host",),
     ENGINES: ("nvidia-toolkit", "containerd", "docker", "crio", "podman", "oci-hooks"),
@@ -42,8 +38,7 @@ SUBJECTS = {
     "gpuhook": ("installation",),
     "containers": ("containers",),
 }
-SECTIONS = tuple(SUBJECTS)
-_SECTION_OF = {subject: section for section in SUBJECTS for subject in SUBJECTS[section]}
+_SECTION_OF = {subject: section for section in _SUBJECTS for subject in _SUBJECTS[section]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +109,8 @@ class Check:
     @property
     def section(self) -> str:
         """The section of the check's subject."""
-        return _SECTION_OF[self.id.partition(".")[0]]
+        subject = self.id.partition(".")[0]
+        return _SECTION_OF.get(subject, subject)
 
 
 def check(identity: str, title: str, *, needs: tuple[str, ...] = ()) -> Callable[[Look], Check]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.checks.cdi import systemd_units
 from gpuhook.doctor.examination import examine
-from gpuhook.doctor.facts import driver_facts, gpu_engine, toolkit_settings
+from gpuhook.doctor.facts import gpu_engine, toolkit_settings
 from gpuhook.engines.configure import engine_status
 from gpuhook.engines.configure.configure_engine import Where
 from gpuhook.engines.configure.engine_plan import ENGINES
@@ -23,6 +23,7 @@ from gpuhook.node_facts.check import FAILED
 from gpuhook.setup.node_commands import WRITES
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.gpu_summary import ProofWay
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import os
 from gpuhook.cli.diagnosis import doctor_target
 from gpuhook.cli.engines import configure_options, engine_place
 from gpuhook.cli.generate import generate_call, refresh, refresh_plan
-from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.host import console
 from gpuhook.node_facts.check import first_items
 from gpuhook.setup.node_commands import HAS, WRITES, SpecState
+from gpuhook.vendors.vendor_inventory import NodePlace
 
 _KEPT = "another program wrote it, and it is kept"
 
@@ -37,7 +37,7 @@ class SetupCommands:
 
     def node(self) -> ExaminedNode:
         """Return the node as `gpuhook doctor` examines it."""
-        return doctor_target.target_of_options(None, ReadingPlace(), ()).look()
+        return doctor_target.target_of_options(None, NodePlace(), ()).look()
 
     def specs(self, *, is_dry: bool) -> list[SpecState]:
         """Write the first or stale specs as `gpuhook refresh` does, and return all."""

@@ -14,12 +14,12 @@ from functools import partial
 
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compiled_spec
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import driver_user_space
-from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.entry import cold_command
 from gpuhook.errors import fault
 from gpuhook.node_facts.check import Fix
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import driver_user_space
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
 from gpuhook.vendors.nvidia.spec import device_selection, spec_records
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe

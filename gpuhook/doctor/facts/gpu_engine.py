@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.doctor.facts import driver_facts, driver_user_space, gpu_loss
 from gpuhook.node_facts.engine_facts import installed_engines, kubelet
 from gpuhook.node_facts.program_facts import processes
 from gpuhook.node_facts.sources.node_tree import text
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts, driver_user_space, gpu_loss
 from gpuhook.vendors.nvidia.driver.driver_locations import GKE
 
 TYPE_CHECKING = False

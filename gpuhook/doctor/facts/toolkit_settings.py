@@ -10,11 +10,11 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuhook.doctor.facts import driver_facts
 from gpuhook.engines.read import engine_config, toml_document
 from gpuhook.engines.read.engine_config import ConfigPlace
 from gpuhook.node_facts.check import fact
 from gpuhook.node_facts.program_facts import program, version
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

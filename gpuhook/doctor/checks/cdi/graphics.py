@@ -6,12 +6,11 @@ from __future__ import annotations
 import posixpath
 
 from gpuhook.doctor.checks.cdi.specs import DRIVER, each
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import driver_user_space
-from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.host import documents
 from gpuhook.node_facts.check import WARNING, Finding, absent, check, ok
-from gpuhook.vendors.nvidia.doctor.facts import driver_packages
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import driver_packages, driver_user_space
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

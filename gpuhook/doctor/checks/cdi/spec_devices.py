@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from gpuhook.doctor.checks.cdi.specs import DRIVER, each, stale_spec
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import gpu_loss
 from gpuhook.node_facts.check import absent, check, first_items, ok
 from gpuhook.node_facts.sources import node_tree
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import gpu_loss
 from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities, vocabulary
 from gpuhook.vendors.nvidia.spec import device_selection
 

@@ -7,9 +7,7 @@ import posixpath
 
 from gpuhook.cdi.hot import spec_versions
 from gpuhook.doctor.checks.cdi.systemd_units import unit_fault
-from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import gpu_runtimes
-from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.node_facts import cdi_specs, engine_facts, program_facts
 from gpuhook.node_facts.check import (
     FAILED,
@@ -22,6 +20,8 @@ from gpuhook.node_facts.check import (
     ok,
 )
 from gpuhook.node_facts.sources import node_readings
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

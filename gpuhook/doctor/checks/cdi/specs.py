@@ -6,9 +6,6 @@ from __future__ import annotations
 from gpuhook.apply.rootfs import hook_args
 from gpuhook.doctor.checks.cdi.spec_files import NONE
 from gpuhook.doctor.commands import spec_regeneration
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import driver_user_space
-from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.node_facts import cdi_specs, package_commands, program_facts
 from gpuhook.node_facts.check import (
     FAILED,
@@ -21,6 +18,9 @@ from gpuhook.node_facts.check import (
     for_each,
     ok,
 )
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import driver_user_space
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
 from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR_TOOLKIT
 
 TYPE_CHECKING = False

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.node_facts import cdi_specs, engine_facts, program_facts
 from gpuhook.node_facts.check import WARNING, Finding, absent, check, ok
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import gpu_loss
 from gpuhook.node_facts.check import FAILED, OK, WARNING, Finding, absent, check, ok
 from gpuhook.node_facts.sources import node_readings
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import gpu_loss
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

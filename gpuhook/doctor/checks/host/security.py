@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.facts import driver_facts, driver_user_space, gpu_loss
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok
 from gpuhook.node_facts.engine_facts import containerds, crios, dockers, homes, podmans
 from gpuhook.node_facts.program_facts import program
 from gpuhook.node_facts.sources.node_tree import line, matching
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts, driver_user_space, gpu_loss
 from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR
 
 TYPE_CHECKING = False

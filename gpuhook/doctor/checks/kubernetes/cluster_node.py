@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin
-from gpuhook.doctor.facts import driver_facts
 from gpuhook.node_facts import kubelet_facts as facts
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.node_facts.sources.kubelet_files import is_of_gpus
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

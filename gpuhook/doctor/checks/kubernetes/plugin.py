@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from gpuhook.doctor.checks.kubernetes import kubelet, runtime_class
-from gpuhook.doctor.facts import driver_facts
 from gpuhook.errors import printable
 from gpuhook.node_facts import kubelet_facts as facts
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, fact, ok, unless
 from gpuhook.node_facts.sources import kubelet_files, node_readings
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from gpuhook.device_plugin.config.findings import ERROR
 from gpuhook.device_plugin.config.findings import WARNING as DOUBT
 from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
-from gpuhook.doctor.facts import driver_facts
 from gpuhook.errors import GpuhookError
 from gpuhook.node_facts import kubelet_facts as facts
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok, unless
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

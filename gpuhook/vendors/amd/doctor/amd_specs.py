@@ -7,9 +7,6 @@ import re
 from typing import cast
 
 from gpuhook.cdi import spec_notes
-from gpuhook.doctor.checks.amd.amd_devices import KFD, NODES, TOPOLOGY
-from gpuhook.doctor.checks.amd.amd_driver import MODULE
-from gpuhook.doctor.facts import amd_facts as facts
 from gpuhook.node_facts import cdi_specs, rootless_users
 from gpuhook.node_facts.check import (
     FAILED,
@@ -23,6 +20,9 @@ from gpuhook.node_facts.check import (
     unless,
 )
 from gpuhook.node_facts.sources.node_tree import line, text
+from gpuhook.vendors.amd.doctor import amd_facts as facts
+from gpuhook.vendors.amd.doctor.amd_devices import KFD, NODES, TOPOLOGY
+from gpuhook.vendors.amd.doctor.amd_driver import MODULE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

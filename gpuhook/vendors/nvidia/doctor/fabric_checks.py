@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.node_facts import program_facts
 from gpuhook.node_facts.check import FAILED, Finding, absent, check, ok, unless
 from gpuhook.node_facts.sources import node_tree
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

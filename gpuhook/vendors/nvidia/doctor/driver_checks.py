@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import driver_user_space, gpu_loss
-from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.node_facts import package_commands
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok
 from gpuhook.node_facts.pci_facts import FOR_GUESTS
 from gpuhook.node_facts.sources import node_tree
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import driver_user_space, gpu_loss
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
 from gpuhook.vendors.nvidia.hot.host_fingerprint import TEGRA_RELEASE
 
 TYPE_CHECKING = False

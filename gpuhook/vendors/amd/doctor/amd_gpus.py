@@ -6,20 +6,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gpuhook.doctor.checks.amd.amd_devices import TOPOLOGY
-from gpuhook.doctor.checks.amd.amd_driver import MODULE
-from gpuhook.doctor.facts import amd_facts as facts
 from gpuhook.node_facts.check import WARNING, Finding, absent, check, first_items, ok, unless
 from gpuhook.node_facts.container_facts import ledger_entries
 from gpuhook.node_facts.sources import node_tree
-from gpuhook.vendors.hot.memory_vendors import vendor_of
+from gpuhook.vendors.amd.doctor import amd_facts as facts
+from gpuhook.vendors.amd.doctor.amd_devices import TOPOLOGY
+from gpuhook.vendors.amd.doctor.amd_driver import MODULE
+from gpuhook.vendors.amd.hot.amd_memory import AmdMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpuhook.doctor.facts.amd_facts import DrivenGpu
     from gpuhook.node_facts.check import ExaminedNode, Findings
+    from gpuhook.vendors.amd.doctor.amd_facts import DrivenGpu
 
 _NEEDS = (MODULE,)
 _PROCESSES = "/sys/class/kfd/kfd/proc"
@@ -259,8 +259,7 @@ def _unlimited(entry: dict[str, Any]) -> str:
     """Return why a container's memory limit on an AMD GPU is not enforced, "" if all are."""
     records = entry.get("memory")
     for one in records if isinstance(records, list) else ():
-        kind = vendor_of(str(one.get("device"))).vocabulary.default_kind
-        if kind == facts.KIND and not one.get("by"):
+        if AmdMemory().has_device(str(one.get("device"))) and not one.get("by"):
             return str(one.get("trouble") or "no reason is recorded")
     return ""
 

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import driver_user_space, gpu_loss
 from gpuhook.node_facts.check import Fix
 from gpuhook.vendors.nvidia.devices import driver_nodes, mig_nodes
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import driver_user_space, gpu_loss
 from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
 
 TYPE_CHECKING = False

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.checks.amd.amd_driver import MODULE
-from gpuhook.doctor.facts import amd_facts as facts
 from gpuhook.node_facts.check import (
     FAILED,
     WARNING,
@@ -15,6 +13,8 @@ from gpuhook.node_facts.check import (
     ok,
     unless,
 )
+from gpuhook.vendors.amd.doctor import amd_facts as facts
+from gpuhook.vendors.amd.doctor.amd_driver import MODULE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

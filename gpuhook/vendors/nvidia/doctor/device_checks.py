@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpuhook.doctor.facts import device_facts as devices
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.node_facts.check import FAILED, WARNING, Check, Finding, absent, check, ok, unless
+from gpuhook.vendors.nvidia.doctor.facts import device_facts as devices
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
 from gpuhook.vendors.nvidia.hot import mig_capabilities
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.facts.device_facts import RequiredNode
     from gpuhook.node_facts.check import ExaminedNode, Findings
+    from gpuhook.vendors.nvidia.doctor.facts.device_facts import RequiredNode
 
 _MEANINGS = {
     devices.CONTROL: 'no program in a container can reach the driver: nvidia-smi prints "Failed to '

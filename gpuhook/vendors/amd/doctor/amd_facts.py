@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gpuhook.node_facts import cdi_specs, pci_facts
 from gpuhook.node_facts.check import absent, fact
 from gpuhook.node_facts.sources import node_tree
+from gpuhook.vendors.amd.hot import amd_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from gpuhook.node_facts.check import ExaminedNode, Finding
     from gpuhook.node_facts.pci_facts import PciDevice
 
-KIND = "amd.com/gpu"
 MODULE = "/sys/module/amdgpu"
 BOUND = f"{MODULE}/drivers/pci:amdgpu"
 VERSION = f"{MODULE}/version"  # only a driver from AMD's packages has it
@@ -204,7 +204,9 @@ def spec_files(node: ExaminedNode) -> tuple[SpecFile, ...]:
         if read is None:
             continue
         one, content = read
-        if one.kind == KIND or (one.document is None and KIND.encode() in content):
+        if one.kind == amd_words.KIND or (
+            one.document is None and amd_words.KIND.encode() in content
+        ):
             found.append(one)
     return tuple(found)
 

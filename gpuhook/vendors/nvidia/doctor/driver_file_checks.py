@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import driver_user_space
 from gpuhook.node_facts import program_facts
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.node_facts.sources import node_tree
-from gpuhook.vendors.nvidia.doctor.facts import driver_packages
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import driver_packages, driver_user_space
 from gpuhook.vendors.nvidia.driver import driver_locations
 from gpuhook.vendors.nvidia.hot.rootfs.driver_params import PATH as PARAMS
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.doctor.facts import amd_facts as facts
 from gpuhook.node_facts import package_commands, pci_facts
 from gpuhook.node_facts.check import (
     FAILED,
@@ -18,6 +17,7 @@ from gpuhook.node_facts.check import (
     unless,
 )
 from gpuhook.node_facts.sources import node_tree
+from gpuhook.vendors.amd.doctor import amd_facts as facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ import os
 import posixpath
 from functools import partial
 
-from gpuhook.doctor.facts import device_facts as devices
-from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.node_facts import program_facts
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, Fix, absent, check, first_items, ok
 from gpuhook.node_facts.sources import node_readings, node_tree
+from gpuhook.vendors.nvidia.doctor.facts import device_facts as devices
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import driver_user_space, gpu_loss
 from gpuhook.node_facts import program_facts
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, for_each, ok
 from gpuhook.node_facts.sources import node_readings, node_tree
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import driver_user_space, gpu_loss
 from gpuhook.vendors.nvidia.driver.driver_locations import GKE
 from gpuhook.vendors.nvidia.spec import device_selection
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
 from gpuhook.host.hot import state
 from gpuhook.node_facts import cdi_specs, container_facts
 from gpuhook.node_facts.check import fact
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.inventory import dump
 from gpuhook.vendors.nvidia.spec import device_selection

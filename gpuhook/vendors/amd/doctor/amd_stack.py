@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.doctor.checks.amd.amd_devices import TOPOLOGY
-from gpuhook.doctor.checks.amd.amd_driver import MODULE
-from gpuhook.doctor.facts import amd_facts as facts
 from gpuhook.host.text_table import counted
 from gpuhook.node_facts import container_facts, kubelet_facts
 from gpuhook.node_facts.check import (
@@ -25,6 +22,10 @@ from gpuhook.node_facts.check import (
 from gpuhook.node_facts.engine_facts import DockerHere, dockers
 from gpuhook.node_facts.program_facts import program
 from gpuhook.node_facts.sources import kubelet_files
+from gpuhook.vendors.amd.doctor import amd_facts as facts
+from gpuhook.vendors.amd.doctor.amd_devices import TOPOLOGY
+from gpuhook.vendors.amd.doctor.amd_driver import MODULE
+from gpuhook.vendors.amd.hot import amd_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ _HOOK = f"/usr/local/bin/{_TOOL}"  # AMD's runtime writes this path into each co
 _NO_RUNTIME = "no Docker here has AMD's runtime"
 _PACKAGE = "/var/lib/dpkg/info/amd-container-toolkit.prerm"
 _ETC = "/etc/cdi"
-_DOMAIN = "amd.com"
 _AMD_SOCKET = "amd.com_"  # and the resource, without .sock
 
 
@@ -150,7 +150,7 @@ def _registered(node: ExaminedNode) -> Findings:
     resources = {
         name: ids
         for name, ids in (found.registered if found else {}).items()
-        if name.partition("/")[0] == _DOMAIN
+        if name.partition("/")[0] == amd_words.VENDOR
     }
     if found is None or not resources or facts.topology(node).refused:
         return absent("the kubelet has registered no AMD GPU, or KFD refuses its files")
