@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
     from gpuhook.node_facts.check import ExaminedNode
 
+# The directory of the toolkit container of NVIDIA's GPU operator.
+OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
 PATHS = (
     "/etc/nvidia-container-runtime/config.toml",
-    "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml",
+    f"{OPERATOR_TOOLKIT}/.config/nvidia-container-runtime/config.toml",
 )
 MODES = ("auto", "legacy", "csv", "cdi", "jit-cdi")
 COMPAT_MODES = ("disabled", "hook", "ldconfig", "mount")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from gpuhook.apply.rootfs import hook_args
 from gpuhook.doctor.checks.cdi.spec_files import NONE
 from gpuhook.doctor.commands import spec_regeneration
+from gpuhook.doctor.facts.toolkit_settings import OPERATOR_TOOLKIT
 from gpuhook.node_facts import cdi_specs, package_commands, program_facts
 from gpuhook.node_facts.check import (
     FAILED,
@@ -21,7 +22,6 @@ from gpuhook.node_facts.check import (
 from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
 from gpuhook.vendors.nvidia.doctor.facts import driver_user_space
 from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
-from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR_TOOLKIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,14 +7,13 @@ import json
 import posixpath
 
 from gpuhook.doctor.checks.kubernetes import plugin_files
-from gpuhook.doctor.facts.toolkit_settings import PATHS, files
+from gpuhook.doctor.facts.toolkit_settings import OPERATOR_TOOLKIT, PATHS, files
 from gpuhook.engines.read import engine_config
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, NVIDIA_RUNTIME
 from gpuhook.node_facts import kubelet_facts
 from gpuhook.node_facts.check import WARNING, Finding, absent, check, for_each, ok, unless
 from gpuhook.node_facts.engine_facts import containerds, crios, kubelet
 from gpuhook.node_facts.program_facts import program
-from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR_TOOLKIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
