@@ -16,8 +16,9 @@ import gpuhook
 from gpuhook.engines.state import dependent_containers
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.inspect import gpu_containers
-from gpuhook.node import daemons, driver_worker, kubernetes_state, node_programs
+from gpuhook.node import daemons, kubernetes_state, node_programs
 from gpuhook.node_facts.sources import node_readings
+from gpuhook.vendors import driver_worker
 from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False

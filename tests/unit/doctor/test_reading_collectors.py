@@ -19,10 +19,11 @@ from gpuhook.doctor import reading_collectors
 from gpuhook.errors import fault
 from gpuhook.inspect import gpu_containers
 from gpuhook.inspect.gpu_containers import injectors
-from gpuhook.node import daemons, driver_worker, node_programs
+from gpuhook.node import daemons, node_programs
 from gpuhook.node_facts.sources import node_readings
 from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from gpuhook.target import running_container
+from gpuhook.vendors import driver_worker
 from gpuhook.vendors.nvidia.doctor import driver_dump
 from gpuhook.vendors.vendor_inventory import NodePlace
 from tests.simulated.node import make_node
