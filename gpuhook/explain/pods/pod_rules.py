@@ -23,7 +23,6 @@ from gpuhook.explain.pods.pod_requests import (
 from gpuhook.host.quantity import MALFORMED, quantity
 from gpuhook.host.suggestion import nearest
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -229,8 +228,9 @@ def _variable(vendor: Vendor, where: str, value: str | None, held: str) -> Itera
 
 def _not_strings(container: Value) -> Iterator[Objection]:
     """Yield an objection to each variable of a vendor whose value is a number or a boolean."""
-    devices = (vendor.vocabulary.devices_env for vendor in vendors())
-    variables = (*devices, VOCABULARY.capabilities_env)
+    words = [vendor.vocabulary for vendor in vendors()]
+    names = [name for one in words for name in (one.devices_env, one.capabilities_env)]
+    variables = set(filter(None, names))
     for variable in container["env"].items():
         name, value = variable["name"].text(), variable["value"]
         if name in variables and value.kind in ("number", "bool"):

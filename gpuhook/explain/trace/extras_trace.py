@@ -47,7 +47,7 @@ def _result(one: Extra, answer: SimulatedAnswer, context: PlanContext) -> tuple[
     if answer.fault is None and answer.edited.grant is None:
         return policy.IGNORED, _NO_GRANT
     try:
-        policy.require_privilege(one.names, one.where, answer.asked, vocabulary.VOCABULARY)
+        policy.require_privilege(one.names, one.where, answer.asked, context.node.vocabulary)
     except GpuhookError as error:
         return policy.REFUSED, error.message
     if not context.node.is_here:

@@ -14,7 +14,7 @@ from gpuhook.explain.pods.pod_requests import PENDING
 from gpuhook.explain.pods.pod_requests import REFUSED as OBJECTED
 from gpuhook.request import parse
 from gpuhook.usage import injection_route
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,6 +156,8 @@ def _other_route(answer: SimulatedAnswer) -> str:
     if answer.question.plugin.cdi_devices:
         return CDI
     if answer.held is not None:
-        is_void = parse.environment(answer.before).get(vocabulary.VOCABULARY.devices_env) == "void"
+        environment = parse.environment(answer.before)
+        names = [vendor.vocabulary.devices_env for vendor in vendors()]
+        is_void = any(environment.get(name) == "void" for name in names)
         return _GIVEN_BY.get(answer.held.given_by, CDI if is_void else UNKNOWN_ROUTE)
     return DEVICE_PLUGIN if answer.question.plugin.is_complete else NONE
