@@ -23,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gpuhook.entry.plan_context import VendorContext
     from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.interface import VendorNode
 
@@ -81,7 +82,7 @@ def others_of_node(chosen: Settings) -> list[VendorNode]:
     )
 
 
-def known_capabilities(spec: dict[str, Any], context: PlanContext) -> frozenset[str]:
+def known_capabilities(spec: dict[str, Any], context: VendorContext) -> frozenset[str]:
     """Return the driver capabilities that a container requests, of those it may have.
 
     The default for unknown or forbidden capabilities.

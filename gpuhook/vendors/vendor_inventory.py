@@ -19,6 +19,17 @@ class NodePlace:
 
 
 @dataclass(frozen=True, slots=True)
+class DriverVersion:
+    """The version of a driver, and the highest version of the vendor's API that it supports.
+
+    `api` is None if it is unknown, or if the driver does not limit it.
+    """
+
+    version: str | None = None
+    api: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class InventoryTable:
     """A table for people."""
 

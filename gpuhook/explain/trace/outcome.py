@@ -146,7 +146,7 @@ def _own_result(answer: SimulatedAnswer) -> str:
         return GETS
     if _is_open(answer.question):
         return UNKNOWN
-    is_denied = edited.requests or any(one.refused for one in answer.verdicts)
+    is_denied = edited.requests or any(verdict.refused for _, verdict in answer.judged)
     is_booked = answer.question.plugin.devices
     return STARTS_WITHOUT if is_denied or is_booked else NOTHING
 

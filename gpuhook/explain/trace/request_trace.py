@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.parse import Vocabulary
+    from gpuhook.request.policy import Verdict
     from gpuhook.vendors.interface import VendorNode
 
 _BY_DEFAULT = "request.defaultDriverCapabilities applies ({})"
@@ -52,6 +53,12 @@ def _is_ignored(text: str, context: PlanContext) -> bool:
     except GpuhookError:
         return False
     return all(word.strip() in ("", *unknown) for word in text.split(","))
+
+
+def requested_names(spec: dict[str, Any], verdict: Verdict, node: VendorNode) -> list[str]:
+    """Return the requested devices, with those that other variables request."""
+    chosen = verdict.chosen
+    return [*chosen.names, *node.further_names(spec)] if chosen else []
 
 
 def grant_of(

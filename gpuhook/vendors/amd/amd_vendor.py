@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
+    from gpuhook.vendors.interfaces.request_interface import ContainerRequests
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
-    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_inventory import DriverVersion, NodePlace, VendorInventory
     from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
@@ -256,6 +257,33 @@ class AmdVendor:
         from gpuhook.vendors.amd.usage import amd_isolation
 
         return amd_isolation.isolation_of(use)
+
+    @property
+    def requests(self) -> ContainerRequests:
+        """Containers request device nodes alone."""
+        from gpuhook.vendors.amd.spec import amd_requests
+
+        return amd_requests
+
+    def known_inventory(self) -> AmdNode:
+        """Return what sysfs has."""
+        from gpuhook.host.hot import state
+        from gpuhook.vendors.amd.inventory import patient_inventory
+
+        return patient_inventory.read(state.host_root(), state.host_root())
+
+    def inventory_devices(self, inventory: AmdNode) -> tuple[UsageDevice, ...]:
+        """Return the GPUs and the partitions."""
+        from gpuhook.vendors.amd.usage import amd_usage
+
+        return amd_usage.devices(inventory)
+
+    def driver_version(self, inventory: AmdNode) -> DriverVersion:
+        """Return the version of amdgpu, or that of the kernel which it is a part of."""
+        from gpuhook.vendors.vendor_inventory import DriverVersion as Version
+
+        driver = inventory.driver
+        return Version(driver.version or driver.kernel if driver else None)
 
 
 def _node(part: VendorPart) -> AmdNode:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
-    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.vendor_inventory import DriverVersion, NodePlace, VendorInventory
 
 
 class InventoryVendor(Protocol):
@@ -59,3 +60,12 @@ class InventoryVendor(Protocol):
 
         None: the node has no driver of the vendor, or the bundle has the driver's answers.
         """
+
+    def known_inventory(self) -> object | None:
+        """Return the inventory of this node, None if it is unknown; the driver is not asked."""
+
+    def inventory_devices(self, inventory: Any) -> tuple[UsageDevice, ...]:
+        """Return the devices in an inventory without their usage."""
+
+    def driver_version(self, inventory: Any) -> DriverVersion:
+        """Return the version of the driver in an inventory."""

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
+    from gpuhook.vendors.interfaces.request_interface import ContainerRequests
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
-    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_inventory import DriverVersion, NodePlace, VendorInventory
     from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
@@ -201,3 +203,28 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.gpu import sharing_isolation
 
         return sharing_isolation.isolation_of(use)
+
+    @property
+    def requests(self) -> ContainerRequests:
+        """Images request GPUs and require drivers, and containers get parts of the driver."""
+        from gpuhook.vendors.nvidia.requests import nvidia_requests
+
+        return nvidia_requests
+
+    def known_inventory(self) -> Node | None:
+        """Return what generate-cdi recorded."""
+        from gpuhook.vendors.nvidia.usage import nvidia_devices
+
+        return nvidia_devices.recorded_node()
+
+    def inventory_devices(self, inventory: Node) -> tuple[UsageDevice, ...]:
+        """Return the GPUs and the MIG instances."""
+        from gpuhook.vendors.nvidia.usage import nvidia_devices
+
+        return nvidia_devices.of_node(inventory)
+
+    def driver_version(self, inventory: Node) -> DriverVersion:
+        """Return the version of the user space, and that of CUDA."""
+        from gpuhook.vendors.vendor_inventory import DriverVersion as Version
+
+        return Version(inventory.driver.version, inventory.driver.cuda)
