@@ -247,13 +247,14 @@ def _zero(container: Value, env: Mapping[str, str]) -> Iterator[Objection]:
     for name, amount in container.at("resources", "limits").members().items():
         vendor = resource_names.vendor_of(name)
         variable = vendor.vocabulary.devices_env
-        if not vendor.traces.HAS_FILES or variable in env:
+        images = vendor.requests.REQUESTING_IMAGES
+        if images is None or variable in env:
             continue
         if resource_names.is_gpu(name) and amount.text() == "0":
             yield kubelet_warning(
                 "zero",
                 f"{name}: 0 does not hide GPUs: the kubelet does not call the device plugin, and "
-                f"{variable}=all of a CUDA image applies if the node's runtime accepts it",
+                f"{variable}=all of a {images.name} image applies if the node's runtime accepts it",
                 f'env: {variable}: "void"',
                 amount.where,
             )

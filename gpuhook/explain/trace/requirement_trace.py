@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from gpuhook.host.hot.settings import Settings
-    from gpuhook.vendors.judged_requirements import JudgedRequirements
+    from gpuhook.vendors.container_requests import JudgedRequirements
     from gpuhook.vendors.usage_device import UsageDevice
 
 _UNASKED = "the container gets nothing from gpuhook, so its requirements are not checked"

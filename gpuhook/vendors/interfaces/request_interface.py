@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from typing import Any
 
+    from gpuhook.vendors.container_requests import JudgedRequirements, RequestingImages
     from gpuhook.vendors.interface import VendorNode
-    from gpuhook.vendors.judged_requirements import JudgedRequirements
 
 
 class ContainerRequests(Protocol):
@@ -22,8 +22,8 @@ class ContainerRequests(Protocol):
         """The usual names of the RuntimeClasses of the vendor's runtimes."""
 
     @property
-    def REQUESTING_IMAGES(self) -> str:  # noqa: N802
-        """The pattern of names of images that probably request all devices, "" for none."""
+    def REQUESTING_IMAGES(self) -> RequestingImages | None:  # noqa: N802
+        """The images that set the devices' variable to all, None if there are none."""
 
     @property
     def PROCESS_LIST(self) -> str:  # noqa: N802

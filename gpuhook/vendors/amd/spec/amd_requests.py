@@ -7,7 +7,7 @@ capabilities. What is wrong with a name, its fault says.
 
 from __future__ import annotations
 
-from gpuhook.vendors.judged_requirements import JudgedRequirements
+from gpuhook.vendors.container_requests import JudgedRequirements, RequestingImages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.interface import VendorNode
 
 RUNTIME_CLASSES = ("amd",)
-REQUESTING_IMAGES = ""
+REQUESTING_IMAGES: RequestingImages | None = None
 PROCESS_LIST = "amd-smi"
 
 

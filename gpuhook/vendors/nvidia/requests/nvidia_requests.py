@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.request import parse
+from gpuhook.vendors.container_requests import RequestingImages
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.requests import requirement_verdicts
 
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy", "nvidia-experimental")
-# Images that are probably built on NVIDIA's CUDA images.
-REQUESTING_IMAGES = r"cuda|nvidia|nvcr\.io|pytorch|tensorflow|triton|vllm"
+REQUESTING_IMAGES = RequestingImages("CUDA", r"cuda|nvidia|nvcr\.io|pytorch|tensorflow|triton|vllm")
 PROCESS_LIST = "nvidia-smi"
 judged_requirements = requirement_verdicts.judged_requirements
 

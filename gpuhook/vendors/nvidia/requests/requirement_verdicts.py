@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.vendors.judged_requirements import JudgedRequirements
+from gpuhook.vendors.container_requests import JudgedRequirements
 from gpuhook.vendors.nvidia.hot import requirement_check, requirements
 from gpuhook.vendors.nvidia.hot.requirements import (
     INVALID,
