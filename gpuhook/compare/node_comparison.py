@@ -18,13 +18,14 @@ from gpuhook.host.hot import state
 from gpuhook.host.hot.engine_log import unforeseen
 from gpuhook.host.worker import NoAnswerError
 from gpuhook.live import container_worker
-from gpuhook.node import described_node
 from gpuhook.node.described_devices import further_devices
-from gpuhook.node.described_node import DescribedNode, Heard
+from gpuhook.node.kept_log import KeptLog
 from gpuhook.target import running_container
 from gpuhook.usage import node_usage
 from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.nvidia.spec.described_node import DescribedNode
 from gpuhook.vendors.nvidia.usage import nvidia_devices
+from gpuhook.vendors.spec_choices import DESCRIBED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def node_comparison(
     `context` is the plan of this node's specs, which only apply if `is_here`. Raises what `load`
     and describing the node raise.
     """
-    log, settings = Heard(), context.settings
+    log, settings = KeptLog(), context.settings
     # A spec of another tool is not what gpuhook adds.
     others: list[VendorNode] = []
     if is_here:
@@ -119,12 +120,10 @@ def node_comparison(
         is_absent = all(vendor.absence(state.host_root()) for vendor in vendors())
         if error.code != _NO_DRIVER or not is_here or is_absent:
             raise
-        return NodeComparison(
-            PlanNode(context), described_node.NAME, devices=node_usage.node_devices()
-        )
+        return NodeComparison(PlanNode(context), DESCRIBED, devices=node_usage.node_devices())
     plan = PlanContext(settings, DescribedNode(node, settings), log, others=others)
     devices = nvidia_devices.of_node(node)
-    return NodeComparison(PlanNode(plan), described_node.NAME, node.driver.version, devices)
+    return NodeComparison(PlanNode(plan), DESCRIBED, node.driver.version, devices)
 
 
 def is_comparable(found: Found) -> bool:

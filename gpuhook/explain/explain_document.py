@@ -23,7 +23,6 @@ from gpuhook.host.error_text import fault_document
 from gpuhook.node import spec_node
 from gpuhook.request import parse
 from gpuhook.request.replicas import device_of, replicas_of
-from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -176,7 +175,6 @@ def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode)
     ] or sharing_trace.held_devices(answer, target.facts)
     replicas = grant.replicas or replicas_of(
         answer.asked,
-        vocabulary.VOCABULARY,
         grant.devices,
         lambda: {*target.context.covered(found.nodes), *gpus},
     )
@@ -212,7 +210,7 @@ def _capabilities(
 ) -> dict[str, Any]:
     environment = parse.environment(answer.asked)
     return {
-        "asked": environment.get(vocabulary.VOCABULARY.capabilities_env),
+        "asked": environment.get(context.node.vocabulary.capabilities_env),
         "rule": request_trace.rule_of(answer.asked, context),
         "effective": sorted(found.capabilities) if found.names else [],
         "left_out": resolution_trace.left_out(found.grant, context.node, found.capabilities),

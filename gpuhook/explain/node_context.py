@@ -14,11 +14,13 @@ from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
 from gpuhook.node import driver_worker
 from gpuhook.node.described_devices import further_devices
-from gpuhook.node.described_node import NAME, DescribedNode, Heard
-from gpuhook.node.spec_node import SpecNode
+from gpuhook.node.kept_log import KeptLog
+from gpuhook.node.spec_node import awaited_refreshes, first_node
 from gpuhook.usage import usage_devices
 from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.spec.described_node import DescribedNode
 from gpuhook.vendors.nvidia.usage import nvidia_devices
+from gpuhook.vendors.spec_choices import DESCRIBED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def other_node(node: Node, settings: Settings, where: str) -> ExplainedNode:
     devices = usage_devices.of_file(where)
     others = further_devices(settings, where)
     described = DescribedNode(node, settings, is_elsewhere=True, may_be_empty=bool(devices))
-    context = PlanContext(settings, described, Heard(), others=others)
+    context = PlanContext(settings, described, KeptLog(), others=others)
     notes = tuple(described.warnings)
     return ExplainedNode(context, INVENTORY, where, node, notes, devices=devices)
 
@@ -68,23 +70,23 @@ def this_node(
     settings: Settings, error: GpuhookError | None, ask: Callable[[], Node]
 ) -> ExplainedNode:
     """Return the context of this node; `ask` asks the driver if the node has no specs."""
-    node = SpecNode(settings)
-    context = PlanContext(settings, node, Heard(), others=further_devices(settings))
+    node = first_node(settings)
+    context = PlanContext(settings, node, KeptLog(), others=further_devices(settings))
     devices = usage_devices.known_devices().devices
     where = ", ".join(_spec_paths(context))
     if where:
         facts = nvidia_devices.recorded_node()
-        notes = (*_stale_specs(node), *_described(context))
+        notes = (*_stale_specs(context), *_described(context))
         return ExplainedNode(context, SPECS, where, facts, notes, error, devices)
     dirs = ", ".join(settings.spec_dirs)
     try:
-        found = live_node(settings, error, ask, NAME)
+        found = live_node(settings, error, ask, DESCRIBED)
     except GpuhookError as failure:
         if notes := tuple(_described(context)):
-            return ExplainedNode(context, LIVE, NAME, None, notes, error, devices)
+            return ExplainedNode(context, LIVE, DESCRIBED, None, notes, error, devices)
         note = f"no spec in {dirs}, and no facts: {failure.code}: {failure.message}"
         return ExplainedNode(context, NOTHING, dirs, notes=(note,), settings_error=error)
-    note = f"no spec of {node.kind} in {dirs}: the explanation uses {NAME}"
+    note = f"no spec of {node.kind} in {dirs}: the explanation uses {DESCRIBED}"
     more = tuple(_described(context))
     found.context.further = context.further
     return replace(found, notes=(note, *more, *found.notes), devices=devices)
@@ -94,13 +96,13 @@ def _described(context: PlanContext) -> Iterator[str]:
     """Yield a note on each further vendor whose devices no spec of this node describes."""
     for one in context.further:
         with suppress(GpuhookError):
-            if any(spec.path == NAME for spec in one.node.registry().kind(one.node.kind)):
-                yield f"no spec of {one.node.kind} on this node: the explanation uses {NAME}"
+            if any(spec.path == DESCRIBED for spec in one.node.registry().kind(one.node.kind)):
+                yield f"no spec of {one.node.kind} on this node: the explanation uses {DESCRIBED}"
 
 
-def _stale_specs(specs: SpecNode) -> Iterator[str]:
+def _stale_specs(context: PlanContext) -> Iterator[str]:
     """Yield a note on each stale spec, which a create refreshes first."""
-    for path, changed in specs.await_refresh().items():
+    for path, changed in awaited_refreshes(context.node, context.settings).items():
         yield (
             f"{path} is stale ({changed}): gpuhook-runtime runs `gpuhook refresh` before the "
             "container starts (cdi.onStale: refresh). This explanation uses the spec as it is; "
@@ -129,7 +131,7 @@ def live_node(
     """
     node = _call_driver(ask)
     described = DescribedNode(node, settings)
-    context = PlanContext(settings, described, Heard())
+    context = PlanContext(settings, described, KeptLog())
     return ExplainedNode(context, LIVE, where, node, tuple(described.warnings), error)
 
 
@@ -148,5 +150,5 @@ def _spec_paths(context: PlanContext) -> list[str]:
     kinds = [(one.node, one.node.kind) for one in context.every()]
     for node, kind in [*kinds, (context.node, vocabulary.PLUGIN_KIND)]:
         with suppress(GpuhookError):
-            paths += [spec.path for spec in node.registry().kind(kind) if spec.path != NAME]
+            paths += [spec.path for spec in node.registry().kind(kind) if spec.path != DESCRIBED]
     return list(dict.fromkeys(paths))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.request.extra_requests import Extra
-    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
+    from gpuhook.vendors.interface import VendorNode
 
 _WITHOUT_GPUS = "it applies only to containers with GPUs, but this container requests none"
 _NO_GRANT = "the container starts without its GPUs, and without this"
@@ -32,7 +32,7 @@ def extras_trace(answer: SimulatedAnswer, context: PlanContext) -> list[dict[str
     return [_document(one, *_result(one, answer, context)) for one in found]
 
 
-def granted_names(extras: list[dict[str, Any]], node: NvidiaNode) -> list[str]:
+def granted_names(extras: list[dict[str, Any]], node: VendorNode) -> list[str]:
     """Return the names of those of `extras`, as of extras_trace(), that the container gets."""
     if not node.is_here:
         return []
@@ -66,13 +66,13 @@ def _document(one: Extra, result: str, reason: str) -> dict[str, Any]:
     }
 
 
-def requested_names(answer: SimulatedAnswer, node: NvidiaNode) -> list[str]:
+def requested_names(answer: SimulatedAnswer, node: VendorNode) -> list[str]:
     """Return the requested devices, with the device of a Tegra's further files."""
     chosen = answer.verdict.chosen
     return [*chosen.names, *node.further_names(answer.asked)] if chosen else []
 
 
-def jetpack_notes(answer: SimulatedAnswer, node: NvidiaNode) -> list[str]:
+def jetpack_notes(answer: SimulatedAnswer, node: VendorNode) -> list[str]:
     """Return a note on NVIDIA_REQUIRE_JETPACK, [] without that variable."""
     variable, known = vocabulary.CSV_MOUNTS
     value = parse.environment(answer.asked).get(variable)
@@ -81,7 +81,7 @@ def jetpack_notes(answer: SimulatedAnswer, node: NvidiaNode) -> list[str]:
     return [f"{variable}={value} {_jetpack_effect(value == known, answer, node)}"]
 
 
-def _jetpack_effect(is_known: bool, answer: SimulatedAnswer, node: NvidiaNode) -> str:
+def _jetpack_effect(is_known: bool, answer: SimulatedAnswer, node: VendorNode) -> str:
     if not is_known:
         return f"requests nothing: only {vocabulary.CSV_MOUNTS[1]} has an effect"
     if answer.verdict.chosen is None:

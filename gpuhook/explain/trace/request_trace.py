@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.parse import Vocabulary
-    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
+    from gpuhook.vendors.interface import VendorNode
 
 _BY_DEFAULT = "request.defaultDriverCapabilities applies ({})"
 _OF_OLD = (
@@ -60,7 +60,7 @@ def _is_ignored(text: str, context: PlanContext) -> bool:
 
 
 def grant_of(
-    answer: SimulatedAnswer, names: list[str], node: NvidiaNode, capabilities: frozenset[str]
+    answer: SimulatedAnswer, names: list[str], node: VendorNode, capabilities: frozenset[str]
 ) -> Grant:
     """Return the grant of the container, else the grant for the known ones of `names`."""
     if answer.edited.grant is not None:
@@ -69,7 +69,7 @@ def grant_of(
     return resolve_names(known, capabilities, node) if known else Grant()
 
 
-def _is_known(name: str, node: NvidiaNode, capabilities: frozenset[str]) -> bool:
+def _is_known(name: str, node: VendorNode, capabilities: frozenset[str]) -> bool:
     try:
         resolve_names([name], capabilities, node)
     except GpuhookError:

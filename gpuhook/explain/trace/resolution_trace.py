@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gpuhook.request.parse import Source
     from gpuhook.request.resolve import Grant
     from gpuhook.vendors.interface import VendorNode
-    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 # How a name resolves to a device.
 BY_NAME, BY_ALIAS, BY_REPLICA, BY_ALL, FILES_ONLY = "name", "alias", "replica", "all", "files-only"
@@ -77,7 +76,7 @@ def spec_trace(grant: Grant, capabilities: frozenset[str]) -> list[dict[str, Any
     ]
 
 
-def left_out(grant: Grant, node: NvidiaNode, capabilities: frozenset[str]) -> list[dict[str, Any]]:
+def left_out(grant: Grant, node: VendorNode, capabilities: frozenset[str]) -> list[dict[str, Any]]:
     """Return the nodes, mounts, libraries and links that the capabilities leave out."""
     parts = [(spec, spec.edits) for spec in grant.specs]
     own = [qualified for qualified in grant.devices if node.serves(qualified)]
