@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
+    from gpuhook.vendors.interface import VendorNode
 
 # The first variables that come with NVIDIA's GPUs: toolkit 1.20, `cdi generate`, and gpuhook.
 _ADDED = (f"{vocabulary.LIBCUDA_DIRECTORY_ENV}=", "NVCT_EMPTY_DEVICE=")
@@ -72,7 +72,7 @@ def _own(env: list[str]) -> list[str]:
     return env
 
 
-def by_nodes(node: NvidiaNode, nodes: Collection[str]) -> list[str]:
+def by_nodes(node: VendorNode, nodes: Collection[str]) -> list[str]:
     """Return the devices whose nodes are all in `nodes`, each by one name.
 
     The nodes of a MIG instance include those of its GPU. Returns [] without a spec.

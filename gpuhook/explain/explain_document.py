@@ -173,7 +173,6 @@ def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode)
     gpus = [*domains, *direct] or sharing_trace.held_devices(answer, target)
     replicas = grant.replicas or replicas_of(
         answer.asked,
-        target.context.node.vocabulary,
         grant.devices,
         lambda: {*target.context.covered(found.nodes), *gpus},
     )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from gpuhook.explain import question as kinds
 from gpuhook.explain.pods import resource_names
@@ -61,9 +62,10 @@ def allotted(
 
     chosen = plugin_offer.configuration(plugin_config)
     parts, failures = _parts(target)
-    given = iter(_allocated(asked, target.facts, parts, failures, chosen))
-    placements = iter(pod_placements.pod_placements(asked, target.facts, chosen, host_root, parts))
-    own = target.facts.device_nodes if target.facts else ()
+    node = cast("Node | None", target.facts)
+    given = iter(_allocated(asked, node, parts, failures, chosen))
+    placements = iter(pod_placements.pod_placements(asked, node, chosen, host_root, parts))
+    own = node.device_nodes if node else ()
     nodes = [*own, *(node for part in parts for node in part.device_nodes)]
     done = []
     for one in found:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
 from gpuhook.node import driver_worker
 from gpuhook.node.described_devices import further_devices
-from gpuhook.node.described_node import NAME, DescribedNode, Heard
-from gpuhook.node.spec_node import SpecNode
+from gpuhook.node.kept_log import KeptLog
+from gpuhook.node.spec_node import awaited_refreshes, first_node
 from gpuhook.usage import usage_devices
-from gpuhook.vendors.catalogue import vendor_of_node
+from gpuhook.vendors.catalogue import vendor_of, vendor_of_node
+from gpuhook.vendors.spec_choices import DESCRIBED
 from gpuhook.vendors.vendor_part import plugin_vendor
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ class ExplainedNode:
     context: PlanContext
     source: str
     where: str
-    facts: Any = None
+    facts: object | None = None
     notes: tuple[str, ...] = ()
     settings_error: GpuhookError | None = None
     devices: tuple[UsageDevice, ...] = ()  # of all vendors, as far as they are known
@@ -66,38 +66,39 @@ class ExplainedNode:
         return next(node for node in nodes if node.serves(qualified))
 
 
-def other_node(node: Any, settings: Settings, where: str) -> ExplainedNode:
+def other_node(node: object, settings: Settings, where: str) -> ExplainedNode:
     """Return the context of another node; raises what describing it raises."""
     devices = usage_devices.of_file(where)
     others = further_devices(settings, where)
-    described = DescribedNode(node, settings, is_elsewhere=True, may_be_empty=bool(devices))
-    context = PlanContext(settings, described, Heard(), others=others)
-    notes = tuple(described.warnings)
-    return ExplainedNode(context, INVENTORY, where, node, notes, devices=devices)
+    described = vendor_of(node).described_node(
+        node, settings, is_here=False, may_be_empty=bool(devices)
+    )
+    context = PlanContext(settings, described.node, KeptLog(), others=others)
+    return ExplainedNode(context, INVENTORY, where, node, described.warnings, devices=devices)
 
 
 def this_node(
-    settings: Settings, error: GpuhookError | None, ask: Callable[[], Any]
+    settings: Settings, error: GpuhookError | None, ask: Callable[[], object]
 ) -> ExplainedNode:
     """Return the context of this node; `ask` asks the driver if the node has no specs."""
-    node = SpecNode(settings)
-    context = PlanContext(settings, node, Heard(), others=further_devices(settings))
+    node = first_node(settings)
+    context = PlanContext(settings, node, KeptLog(), others=further_devices(settings))
     where = ", ".join(_spec_paths(context))
     if where:
         facts = vendor_of_node(node).known_inventory()
         devices = usage_devices.known_devices().devices
-        notes = (*_stale_specs(node), *_described(context))
+        notes = (*_stale_specs(context), *_described(context))
         return ExplainedNode(context, SPECS, where, facts, notes, error, devices)
     dirs = ", ".join(settings.spec_dirs)
     try:
-        found = live_node(settings, error, ask, NAME)
+        found = live_node(settings, error, ask, DESCRIBED)
     except GpuhookError as failure:
         if notes := tuple(_described(context)):
             devices = usage_devices.known_devices().devices
-            return ExplainedNode(context, LIVE, NAME, None, notes, error, devices)
+            return ExplainedNode(context, LIVE, DESCRIBED, None, notes, error, devices)
         note = f"no spec in {dirs}, and no facts: {failure.code}: {failure.message}"
         return ExplainedNode(context, NOTHING, dirs, notes=(note,), settings_error=error)
-    note = f"no spec of {node.kind} in {dirs}: the explanation uses {NAME}"
+    note = f"no spec of {node.kind} in {dirs}: the explanation uses {DESCRIBED}"
     more = tuple(_described(context))
     found.context.further = context.further
     devices = usage_devices.of_inventory(found.facts)
@@ -108,13 +109,13 @@ def _described(context: PlanContext) -> Iterator[str]:
     """Yield a note on each further vendor whose devices no spec of this node describes."""
     for one in context.further:
         with suppress(GpuhookError):
-            if any(spec.path == NAME for spec in one.node.registry().kind(one.node.kind)):
-                yield f"no spec of {one.node.kind} on this node: the explanation uses {NAME}"
+            if any(spec.path == DESCRIBED for spec in one.node.registry().kind(one.node.kind)):
+                yield f"no spec of {one.node.kind} on this node: the explanation uses {DESCRIBED}"
 
 
-def _stale_specs(specs: SpecNode) -> Iterator[str]:
+def _stale_specs(context: PlanContext) -> Iterator[str]:
     """Yield a note on each stale spec, which a create refreshes first."""
-    for path, changed in specs.await_refresh().items():
+    for path, changed in awaited_refreshes(context.node, context.settings).items():
         yield (
             f"{path} is stale ({changed}): gpuhook-runtime runs `gpuhook refresh` before the "
             "container starts (cdi.onStale: refresh). This explanation uses the spec as it is; "
@@ -123,7 +124,7 @@ def _stale_specs(specs: SpecNode) -> Iterator[str]:
         )
 
 
-def with_facts(target: ExplainedNode, ask: Callable[[], Any]) -> ExplainedNode:
+def with_facts(target: ExplainedNode, ask: Callable[[], object]) -> ExplainedNode:
     """Return the context with the facts of the GPUs; `ask` asks the driver if they are missing."""
     if target.facts is not None or target.source != SPECS:
         return target
@@ -136,22 +137,21 @@ def with_facts(target: ExplainedNode, ask: Callable[[], Any]) -> ExplainedNode:
 
 
 def live_node(
-    settings: Settings, error: GpuhookError | None, ask: Callable[[], Any], where: str
+    settings: Settings, error: GpuhookError | None, ask: Callable[[], object], where: str
 ) -> ExplainedNode:
     """Return the context of the node that `ask` finds, without its specs.
 
     Raises what _call_driver() raises, and what describing the node raises.
     """
     node = _call_driver(ask)
-    described = DescribedNode(node, settings)
-    context = PlanContext(settings, described, Heard())
-    devices = vendor_of_node(described).inventory_devices(node)
-    return ExplainedNode(
-        context, LIVE, where, node, tuple(described.warnings), error, devices=devices
-    )
+    vendor = vendor_of(node)
+    described = vendor.described_node(node, settings)
+    context = PlanContext(settings, described.node, KeptLog())
+    devices = vendor.inventory_devices(node)
+    return ExplainedNode(context, LIVE, where, node, described.warnings, error, devices=devices)
 
 
-def _call_driver(ask: Callable[[], Any]) -> Any:
+def _call_driver(ask: Callable[[], object]) -> object:
     """Return the node that `ask` finds in a child process: a driver may hang.
 
     Raises the faults of `ask`, GH1256 without an answer in DRIVER_SECONDS, and GH1257 if the child
@@ -167,5 +167,5 @@ def _spec_paths(context: PlanContext) -> list[str]:
     plugins = f"{plugin_vendor(vendor_of_node(context.node).domain)}/gpu"
     for node, kind in [*kinds, (context.node, plugins)]:
         with suppress(GpuhookError):
-            paths += [spec.path for spec in node.registry().kind(kind) if spec.path != NAME]
+            paths += [spec.path for spec in node.registry().kind(kind) if spec.path != DESCRIBED]
     return list(dict.fromkeys(paths))

@@ -200,7 +200,9 @@ def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
     prestart = injection_route.hook_paths(spec, "prestart")
     stages = ("createRuntime", "createContainer", "startContainer", "poststop")
     later = injection_route.hook_paths(spec, *stages)
-    foreign = [path for path in prestart if os.path.basename(path) in vocabulary.FOREIGN_HOOKS]
+    foreign = [
+        path for path in prestart if os.path.basename(path) in vocabulary.VOCABULARY.foreign_hooks
+    ]
     cdi = [path for path in later if os.path.basename(path) in injection_route.CDI_HOOKS]
     found = []
     if (

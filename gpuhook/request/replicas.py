@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
-    from gpuhook.request.parse import Vocabulary
-
 SEPARATOR = "::"
 _MAX_DIGITS = 6
 
@@ -46,7 +44,6 @@ def _is_number(text: str) -> bool:
 
 def replicas_of(
     spec: dict[str, Any],
-    words: Vocabulary,
     devices: Iterable[str],
     others: Callable[[], Collection[str]],
 ) -> list[str]:
@@ -58,7 +55,7 @@ def replicas_of(
     other names, such as the UUID of a GPU that was requested by its index, and is only called for a
     replica of none of `devices`.
     """
-    listed = parse.environment(spec).get(words.replicas_env, "")
+    listed = parse.environment(spec).get(parse.Vocabulary.replicas_env, "")
     names = dict.fromkeys(name.strip() for name in listed.split(",")[: parse.MAX_NAMES])
     granted = {qualified.partition("=")[2] for qualified in devices}
     wanted = {device for device in map(device_of, names) if device}

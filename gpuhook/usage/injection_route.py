@@ -104,7 +104,6 @@ def entry(
         "nodes": list(has.nodes),
         "replicas": replicas_of(
             spec,
-            vocabulary.VOCABULARY,
             devices,
             lambda: [by_node[node] for node in has.nodes if node in by_node],
         ),
@@ -162,7 +161,7 @@ def _given_by(spec: Mapping[str, Any], bound_later: set[str]) -> str:
     if _OUR_HOOK in programs:
         return OURS
     # Root does not read the config.json of another user's container.
-    if programs.intersection(vocabulary.FOREIGN_HOOKS) or (spec and bound_later):
+    if programs.intersection(vocabulary.VOCABULARY.foreign_hooks) or (spec and bound_later):
         return LEGACY
     return CDI if programs.intersection(CDI_HOOKS) else UNKNOWN
 

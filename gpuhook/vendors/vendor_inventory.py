@@ -6,6 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.interface import VendorNode
+
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
@@ -27,6 +31,14 @@ class DriverVersion:
 
     version: str | None = None
     api: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDescription:
+    """A node by an inventory, and warnings about what its CDI spec leaves out."""
+
+    node: VendorNode
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def injector_of(
     is_given = bool(held) or any(map(injection_route.is_device_node, nodes))
     # A runtime in legacy mode adds its hook to all containers, and for graphics other hooks too.
     if is_given and any(
-        os.path.basename(path) in vocabulary.FOREIGN_HOOKS
+        os.path.basename(path) in vocabulary.VOCABULARY.foreign_hooks
         for path in injection_route.hook_paths(spec, "prestart")
     ):
         return LEGACY

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.gpu_summary import GpuSummary
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
-    from gpuhook.vendors.vendor_inventory import DriverVersion, NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_inventory import (
+        DriverVersion,
+        NodeDescription,
+        NodePlace,
+        VendorInventory,
+    )
     from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
@@ -284,6 +290,19 @@ class AmdVendor:
 
         driver = inventory.driver
         return Version(driver.version or driver.kernel if driver else None)
+
+    def described_node(
+        self,
+        inventory: AmdNode,
+        settings: Settings,  # noqa: ARG002 # they concern driver files
+        *,
+        is_here: bool = True,
+        may_be_empty: bool = False,
+    ) -> NodeDescription:
+        """Return the node with a spec of its device nodes."""
+        from gpuhook.vendors.amd.spec import amd_node
+
+        return amd_node.described_node(inventory, is_here=is_here, may_be_empty=may_be_empty)
 
 
 def _node(part: VendorPart) -> AmdNode:

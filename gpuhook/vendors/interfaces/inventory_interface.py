@@ -9,11 +9,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice
-    from gpuhook.vendors.vendor_inventory import DriverVersion, NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_inventory import (
+        DriverVersion,
+        NodeDescription,
+        NodePlace,
+        VendorInventory,
+    )
 
 
 class InventoryVendor(Protocol):
@@ -69,3 +75,17 @@ class InventoryVendor(Protocol):
 
     def driver_version(self, inventory: Any) -> DriverVersion:
         """Return the version of the driver in an inventory."""
+
+    def described_node(
+        self,
+        inventory: Any,
+        settings: Settings,
+        *,
+        is_here: bool = True,
+        may_be_empty: bool = False,
+    ) -> NodeDescription:
+        """Return the node of an inventory, with the spec that generate-cdi would write.
+
+        Unless `is_here`, the numbers of device nodes are those of the inventory. Raises what
+        generate-cdi raises: GH1513 without GPUs, unless it `may_be_empty`.
+        """

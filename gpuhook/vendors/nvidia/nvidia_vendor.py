@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
     from gpuhook.vendors.interfaces.request_interface import ContainerRequests
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
-    from gpuhook.vendors.vendor_inventory import DriverVersion, NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_inventory import (
+        DriverVersion,
+        NodeDescription,
+        NodePlace,
+        VendorInventory,
+    )
     from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
@@ -228,3 +234,20 @@ class NvidiaVendor:
         from gpuhook.vendors.vendor_inventory import DriverVersion as Version
 
         return Version(inventory.driver.version, inventory.driver.cuda)
+
+    def described_node(
+        self,
+        inventory: Node,
+        settings: Settings,
+        *,
+        is_here: bool = True,
+        may_be_empty: bool = False,
+    ) -> NodeDescription:
+        """Return the node with a spec of its GPUs and the driver's files."""
+        from gpuhook.vendors.nvidia.spec.described_node import DescribedNode
+        from gpuhook.vendors.vendor_inventory import NodeDescription as Description
+
+        node = DescribedNode(
+            inventory, settings, is_elsewhere=not is_here, may_be_empty=may_be_empty
+        )
+        return Description(node, node.warnings)

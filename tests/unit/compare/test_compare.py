@@ -29,7 +29,7 @@ from gpuhook.containers.warm import state_roots
 from gpuhook.host.hot.settings import Settings
 from gpuhook.kernel import mountinfo
 from gpuhook.node import driver_worker
-from gpuhook.node.described_node import Heard
+from gpuhook.node.kept_log import KeptLog
 from gpuhook.usage import node_usage
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import hookless_mounts
@@ -171,7 +171,7 @@ def test_void_of_the_pod_itself_is_the_request() -> None:
 @pytest.mark.parametrize("is_accepted", [True, False])
 def test_mount_that_names_no_gpu_is_not_a_refusal(is_accepted: bool) -> None:
     """A refusal would be the only item."""
-    log, settings = Heard(), Settings()
+    log, settings = KeptLog(), Settings()
     settings.accept_volume_mounts = is_accepted
     context = described("t4", settings, log, is_elsewhere=True)
     prefix = vocabulary.VOCABULARY.mount_prefix

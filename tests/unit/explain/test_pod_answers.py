@@ -258,8 +258,7 @@ def test_runtime_grants_the_devices_of_the_plugin(tmp_path: Path) -> None:
     (device,) = given.answers[0].devices
     paths = [node["path"] for node in grant.edits["deviceNodes"]]
     assert set(device.paths) <= set(paths)
-    words = vocabulary.VOCABULARY
-    found = replicas_of(spec, words, grant.devices, lambda: [device.uuid])
+    found = replicas_of(spec, grant.devices, lambda: [device.uuid])
     assert found == list(given.units)
 
 
