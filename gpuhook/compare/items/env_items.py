@@ -16,7 +16,9 @@ from gpuhook.compare.items.compare_item import (
     compare_words,
 )
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors import known_difference
 from gpuhook.vendors.hot import rootfs_plan
+from gpuhook.vendors.known_difference import ADDED_VARIABLE, Difference
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile
 
 TYPE_CHECKING = False
@@ -45,26 +47,26 @@ def variables(
             yield Item(VARIABLE, name, SAME, value, value)
             continue
         there = ", then ".join(values)
-        yield compare_words(
-            VARIABLE, name, there, value, known_differences.variable(name, values, by)
-        )
+        difference = Difference(known_difference.VARIABLE, name, tuple(values))
+        reason = known_differences.reason(by, difference)
+        yield compare_words(VARIABLE, name, there, value, reason)
     others = [entry for entry in env if entry in expected.foreign.variables and entry not in added]
     for entry in dict.fromkeys((*added, *others)):
         name, _, value = entry.partition("=")
         if name not in ours:
             there = value or "empty"
-            yield compare_words(
-                VARIABLE, name, there, "", known_differences.added_variable(name, by)
-            )
+            reason = known_differences.reason(by, Difference(ADDED_VARIABLE, name))
+            yield compare_words(VARIABLE, name, there, "", reason)
 
 
 def groups(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
     """Yield the groups that opening a node needs; every process may use those of root."""
     needed = [gid for gid in expected.edits.get("additionalGids") or () if gid]
     own = identities(held) if needed else Identities(frozenset(), frozenset())
-    reason = known_differences.of_toolkit(by, "group") if 0 in own.users else ""
     for gid in needed:
         there = "member" if gid in own.groups else ""
+        difference = Difference(known_difference.GROUP, str(gid))
+        reason = known_differences.reason(by, difference) if 0 in own.users else ""
         yield compare_words(GROUP, str(gid), there, "member", reason)
 
 
@@ -74,6 +76,7 @@ def effects(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
     if not expected.edits:
         return
     there = "written" if held.root.status(egl_profile.PATH) is not None else ""
+    written = (there,) if there else ()
     has_egl = any(rootfs_plan.needs_profile_of(job) for job in expected.todo)
     if there or has_egl:
         ours = "written" if has_egl else ""
@@ -82,7 +85,7 @@ def effects(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
             egl_profile.PATH,
             there,
             ours,
-            known_differences.profile(by, there),
+            known_differences.reason(by, Difference(known_difference.PROFILE, there=written)),
         )
 
 
@@ -97,7 +100,8 @@ def _mask(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
     if any(job.driver_params and driver_params.masked(job.host_root) for job in expected.todo):
         yield compare_words(MASK, driver_params.PATH, there or "ModifyDeviceFiles: 1", "masked")
     elif expected.edits and there and held.root.is_mounted(driver_params.PATH):
-        yield compare_words(MASK, driver_params.PATH, there, "", known_differences.mask(by))
+        reason = known_differences.reason(by, Difference(known_difference.MASK))
+        yield compare_words(MASK, driver_params.PATH, there, "", reason)
 
 
 def _value(text: bytes) -> bytes:

@@ -11,6 +11,7 @@ from gpuhook.compare.items import node_specs
 from gpuhook.request import parse
 from gpuhook.usage import injection_route
 from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.known_difference import ENGINE, OURS
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.spec import injection_traces
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 
     from gpuhook.compare.items.node_specs import NodeSpec
 
-OURS, LEGACY, CDI, UNKNOWN, NOBODY = "gpuhook", "nvidia-legacy", "nvidia-cdi", "unknown", "nobody"
-ENGINE = "gpuhook-cdi"  # the engine, from a CDI spec of gpuhook
+LEGACY, CDI, UNKNOWN, NOBODY = "nvidia-legacy", "nvidia-cdi", "unknown", "nobody"
 
 
 def injector_of(

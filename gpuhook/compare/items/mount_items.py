@@ -8,6 +8,7 @@ import os
 from gpuhook.compare.items import known_differences
 from gpuhook.compare.items.compare_item import MOUNT, compare_words
 from gpuhook.inspect import inspection
+from gpuhook.vendors.known_difference import MOVED, Difference
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params
 from gpuhook.vendors.nvidia.spec import injection_traces
 
@@ -123,7 +124,7 @@ class ContainerMounts:
         if elsewhere:
             self._matched.add(elsewhere)
             self.moved.add(target)
-            reason = known_differences.moved(target.rpartition("/")[2], self._by)
+            reason = known_differences.reason(self._by, Difference(MOVED, target))
             return compare_words(MOUNT, target, f"at {elsewhere}", ours, reason)
         self.bad.add(target)
         reason = known_differences.missing(target, self._by, expected)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
+    from gpuhook.vendors.known_difference import Difference
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
 
 
@@ -48,11 +49,8 @@ class ContainerTraces(Protocol):
         It is "" if such a spec is recognised by its edits, and not by its device nodes.
         """
 
-    def known_difference(self, by: str, what: str) -> str:
-        """Return why a difference of the nodes that `by` gives is harmless, "" if it is not known.
-
-        `what` is "mode", "access", "group" or "variable".
-        """
+    def known_difference(self, by: str, difference: Difference) -> str:
+        """Return why a difference of a container with GPUs of `by` is harmless, "" if unknown."""
 
     def is_node(self, path: str, number: tuple[int, int], host_root: str) -> bool:
         """Return whether the character device `path` with this (major, minor) is the driver's."""

@@ -31,6 +31,7 @@ from gpuhook.kernel import mountinfo
 from gpuhook.node import driver_worker
 from gpuhook.node.kept_log import KeptLog
 from gpuhook.usage import node_usage
+from gpuhook.vendors import known_difference
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -81,14 +82,14 @@ def hooked(stage: str, name: str) -> dict[str, Any]:
         (config(), ["/dev/nvidia0"], [], injector.UNKNOWN),
         (config(), ["/dev/nvidiactl"], [], injector.NOBODY),
         ({}, [], [LIBCUDA], injector.UNKNOWN),
-        (config(**{"io.gpuhook.record": {}}), [], [LIBCUDA], injector.OURS),
-        (config(hooks=APPLY), [], [LIBCUDA], injector.ENGINE),
-        (config(hooks=APPLY, **{"io.gpuhook.record": {}}), [], [LIBCUDA], injector.OURS),
+        (config(**{"io.gpuhook.record": {}}), [], [LIBCUDA], known_difference.OURS),
+        (config(hooks=APPLY), [], [LIBCUDA], known_difference.ENGINE),
+        (config(hooks=APPLY, **{"io.gpuhook.record": {}}), [], [LIBCUDA], known_difference.OURS),
         (
             config(hookless_mounts.ENV, mounts=[{"destination": HOOKLESS}]),
             [],
             [HOOKLESS],
-            injector.ENGINE,
+            known_difference.ENGINE,
         ),
         # a CUDA image under NVIDIA's legacy hook
         (config(hookless_mounts.ENV), ["/dev/nvidia0"], [LIBCUDA], injector.LEGACY),
@@ -106,7 +107,7 @@ def test_injector_is_recognized(
 def test_ledger_entry_means_injected_by_gpuhook() -> None:
     assert (
         injector.injector_of(config(), {"nodes": ["/dev/nvidia0"]}, ["/dev/nvidia0"], [])
-        == injector.OURS
+        == known_difference.OURS
     )
 
 
@@ -307,10 +308,10 @@ EGL = [("/usr/lib/libEGL_nvidia.so.580.95.05", "libEGL_nvidia.so.0")]
     ("files", "libraries", "by", "verdict", "is_known"),
     [
         ([egl_profile.PATH], EGL, injector.CDI, compare_item.SAME, False),
-        ([egl_profile.PATH], EGL, injector.OURS, compare_item.SAME, False),
+        ([egl_profile.PATH], EGL, known_difference.OURS, compare_item.SAME, False),
         ([egl_profile.PATH], [], injector.CDI, compare_item.THERE, True),
         ([], EGL, injector.CDI, compare_item.GPUHOOK, True),
-        ([], EGL, injector.OURS, compare_item.GPUHOOK, False),
+        ([], EGL, known_difference.OURS, compare_item.GPUHOOK, False),
     ],
 )
 def test_application_profile_requires_egl(

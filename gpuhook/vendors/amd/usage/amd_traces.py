@@ -11,12 +11,15 @@ import os
 import re
 
 from gpuhook.vendors.amd.hot import amd_sysfs
-from gpuhook.vendors.amd.hot.amd_words import DRM, KFD
+from gpuhook.vendors.amd.hot.amd_words import DRM, KFD, VOCABULARY
 from gpuhook.vendors.amd.inventory import kfd_topology
+from gpuhook.vendors.known_difference import ACCESS, GROUP, MODE, VARIABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from gpuhook.vendors.known_difference import Difference
 
 NODE_DIRECTORIES = ("/dev", "/dev/dri")
 VARIABLES = (
@@ -33,9 +36,9 @@ NODE_PREFIX = KFD
 _RUNTIME, SPEC_INJECTOR = "amd-container-runtime", "amd-ctk-cdi"
 TOOLKIT_HOOKS: Mapping[str, str] = {"amd-ctk": _RUNTIME}
 _REASONS = {
-    "mode": "AMD's toolkit keeps the mode of the host's node; this container's user can open it",
-    "access": "AMD's toolkit also allows to create the node, which runtimes allow for all devices",
-    "group": "AMD's toolkit adds no group, and root needs none",
+    MODE: "AMD's toolkit keeps the mode of the host's node; this container's user can open it",
+    ACCESS: "AMD's toolkit also allows to create the node, which runtimes allow for all devices",
+    GROUP: "AMD's toolkit adds no group, and root needs none",
 }
 _VARIABLES = {
     _RUNTIME: "AMD's runtime does not change the request",
@@ -59,11 +62,13 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
     return amd_sysfs.is_ready(host_root)
 
 
-def known_difference(by: str, what: str) -> str:
+def known_difference(by: str, difference: Difference) -> str:
     """Return why a difference of the nodes that AMD's toolkit gives is harmless, else ""."""
     if by not in _VARIABLES:
         return ""
-    return _VARIABLES[by] if what == "variable" else _REASONS.get(what, "")
+    if difference.what == VARIABLE:
+        return _VARIABLES[by] if difference.name == VOCABULARY.devices_env else ""
+    return _REASONS.get(difference.what, "")
 
 
 def is_device_node(path: str, host_root: str) -> bool:

@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from gpuhook.vendors.known_difference import Difference
+
 # Directories of its nodes; drivers of other vendors use /dev/dri, too.
 NODE_DIRECTORIES = (
     "/dev",
@@ -47,9 +49,11 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
     return os.path.basename(os.path.realpath(device)) == _MODULE
 
 
-def known_difference(by: str, what: str) -> str:  # noqa: ARG001 # in compare/items
-    """Return "": compare/items/known_differences.py has the reasons."""
-    return ""
+def known_difference(by: str, difference: Difference) -> str:
+    """Return why a difference of NVIDIA's toolkit is harmless, "" if that is unknown."""
+    from gpuhook.vendors.nvidia.toolkit import toolkit_differences  # for compare only
+
+    return toolkit_differences.known_difference(by, difference)
 
 
 def is_device_node(path: str, host_root: str) -> bool:  # noqa: ARG001 # the name is enough
