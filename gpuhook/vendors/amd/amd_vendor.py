@@ -251,6 +251,16 @@ class AmdVendor:
 
         return amd_support.support_inventory(host_root, dev_root)
 
+    def is_device_id(self, name: str) -> bool:
+        """Return whether a name is that of a partition; a PCI address may be any device's."""
+        from gpuhook.vendors.amd.hot import amd_sysfs
+
+        return amd_sysfs.partition_id(name) == name
+
+    def noted_turns(self) -> dict[str, dict[str, str]]:
+        """Return nothing: amdgpu has no setting for them."""
+        return {}
+
     def isolation(self, use: SharedUse) -> Isolation:
         """Return the sentences of a GPU, or of a part of one."""
         from gpuhook.vendors.amd.usage import amd_isolation

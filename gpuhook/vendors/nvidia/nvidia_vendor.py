@@ -196,6 +196,16 @@ class NvidiaVendor:
         """Return None: the bundle has the answers of NVML."""
         return None
 
+    def is_device_id(self, name: str) -> bool:
+        """Return whether a name is the UUID of a GPU or of a MIG instance."""
+        return nvidia_words.is_uuid(name)
+
+    def noted_turns(self) -> dict[str, dict[str, str]]:
+        """Return what generate-cdi recorded."""
+        from gpuhook.vendors.nvidia.hot import node_json
+
+        return node_json.turns()
+
     def isolation(self, use: SharedUse) -> Isolation:
         """Return the sentences of a GPU, or of a part of one."""
         from gpuhook.vendors.nvidia.gpu import sharing_isolation
