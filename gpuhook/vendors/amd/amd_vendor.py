@@ -118,6 +118,11 @@ class AmdVendor:
 
         return amd_node.absence(host_root, inventory)
 
+    def driver_roots(self, search_paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Return (): the driver is in the kernel, and ROCm is in the images."""
+        del search_paths
+        return ()
+
     def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices]:
         """Return what makes a CDI spec of device nodes."""
         from gpuhook.vendors.amd.spec import amd_node

@@ -93,6 +93,12 @@ class NvidiaVendor:
 
         return "" if dump_file.load(inventory).gpus else host_fingerprint.NO_GPU
 
+    def driver_roots(self, search_paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the roots with a libnvidia-ml.so.1."""
+        from gpuhook.vendors.nvidia.driver import driver_locations
+
+        return driver_locations.roots_with_driver(search_paths)
+
     def spec_maker(self) -> None:
         """Return None: a spec has the driver's files, too."""
 
