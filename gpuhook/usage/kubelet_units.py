@@ -17,7 +17,7 @@ from gpuhook.host import documents
 from gpuhook.host.hot import files
 from gpuhook.request import replicas
 from gpuhook.usage import container_sharing
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ def device_of(unit: str, devices: Collection[str] = ()) -> str:
     ('GPU-1', '', 'amdgpu_xcp_1')
     """
     device = replicas.device_of(unit) or unit
-    return device if device in devices or vocabulary.is_uuid(device) else ""
+    is_known = device in devices or any(vendor.is_device_id(device) for vendor in vendors())
+    return device if is_known else ""
 
 
 def unit_order(unit: str) -> tuple[int, str]:

@@ -101,4 +101,4 @@ def _is_hookless(spec: dict[str, Any]) -> bool:
 def _is_cdi_hook(hook: dict[str, Any]) -> bool:
     args = hook.get("args")
     named = [hook.get("path"), *(args[:1] if isinstance(args, list) else ())]
-    return any(os.path.basename(str(name)) in injection_route.CDI_HOOKS for name in named)
+    return any(os.path.basename(str(name)) in injection_traces.SPEC_HOOKS for name in named)

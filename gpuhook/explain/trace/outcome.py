@@ -27,7 +27,7 @@ GETS, FILES_ONLY, STARTS_WITHOUT = "gets", "files-only", "starts-without"
 REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
 NOT_CREATED, NEVER_SCHEDULED = "not-created", "pending"  # by Kubernetes
 CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
-LEGACY, UNKNOWN_ROUTE = injection_route.LEGACY, injection_route.UNKNOWN
+LEGACY, UNKNOWN_ROUTE = "nvidia-legacy", injection_route.UNKNOWN
 _NODES_ONLY = "nodes-only"  # the plugin's devices need no files
 _LIMITED = "limited"  # the same, with a memory limit
 _HOOK = "hook"  # refuses a container that the runtime does not see
@@ -60,11 +60,7 @@ _NOTES = {
     _HOOK: "gpuhook-hook, which the engine's CDI spec names, fails with that error, and the "
     "container is not created",
 }
-_GIVEN_BY = {
-    injection_route.CDI: CDI,
-    injection_route.OURS: CDI,
-    injection_route.LEGACY: LEGACY,
-}
+_GIVEN_BY = {"nvidia-cdi": CDI, injection_route.OURS: CDI, LEGACY: LEGACY}
 
 
 def outcomes(answers: Sequence[SimulatedAnswer]) -> list[dict[str, Any]]:

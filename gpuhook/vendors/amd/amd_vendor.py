@@ -125,6 +125,11 @@ class AmdVendor:
 
         return amd_node.absence(host_root, inventory)
 
+    def driver_roots(self, search_paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Return (): the driver is in the kernel, and ROCm is in the images."""
+        del search_paths
+        return ()
+
     def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices]:
         """Return what makes a CDI spec of device nodes."""
         from gpuhook.vendors.amd.spec import amd_node
@@ -257,6 +262,16 @@ class AmdVendor:
         from gpuhook.vendors.amd.system import amd_support
 
         return amd_support.support_inventory(host_root, dev_root)
+
+    def is_device_id(self, name: str) -> bool:
+        """Return whether a name is that of a partition; a PCI address may be any device's."""
+        from gpuhook.vendors.amd.hot import amd_sysfs
+
+        return amd_sysfs.partition_id(name) == name
+
+    def noted_turns(self) -> dict[str, dict[str, str]]:
+        """Return nothing: amdgpu has no setting for them."""
+        return {}
 
     def isolation(self, use: SharedUse) -> Isolation:
         """Return the sentences of a GPU, or of a part of one."""

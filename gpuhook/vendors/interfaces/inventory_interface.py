@@ -46,6 +46,12 @@ class InventoryVendor(Protocol):
         The node is the one below `host_root`, or that of a dump or profile.
         """
 
+    def driver_roots(self, search_paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the roots of this host with a user space of the driver, the preferred one first.
+
+        `search_paths` are directories below each root. () for a vendor whose driver has none.
+        """
+
     def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices] | None:
         """Return what makes a CDI spec of device nodes.
 

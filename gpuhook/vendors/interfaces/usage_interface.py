@@ -49,6 +49,21 @@ class ContainerTraces(Protocol):
         It is "" if such a spec is recognised by its edits, and not by its device nodes.
         """
 
+    @property
+    def HOOK_INJECTOR(self) -> str:  # noqa: N802
+        """The stack whose prestart hook mounts into containers, "" for a vendor without.
+
+        The vocabulary has the programs of the hook.
+        """
+
+    @property
+    def SPEC_HOOKS(self) -> Mapping[str, str]:  # noqa: N802
+        """The programs of the hooks in the CDI specs of the vendor's tool, and their stack."""
+
+    @property
+    def CONTROL_NODE(self) -> str:  # noqa: N802
+        """The device node that every container with devices of the vendor may open."""
+
     def known_difference(self, by: str, difference: Difference) -> str:
         """Return why a difference of a container with GPUs of `by` is harmless, "" if unknown."""
 
@@ -66,6 +81,12 @@ class ContainerTraces(Protocol):
 
     def running_driver(self, host_root: str) -> str | None:
         """Return the version of the driver that the kernel has loaded, None for none."""
+
+    def is_driver_mount(self, target: str) -> bool:
+        """Return whether the mount at `target` is a file of the driver, not a node."""
+
+    def driver_version(self, path: str) -> str | None:
+        """Return the version in the path of a driver's file, None if it has none."""
 
 
 class UsageVendor(Protocol):
@@ -90,6 +111,12 @@ class UsageVendor(Protocol):
 
         Raises what inventory_file.load() raises.
         """
+
+    def is_device_id(self, name: str) -> bool:
+        """Return whether a name has a form that only ids of the vendor's devices have."""
+
+    def noted_turns(self) -> dict[str, dict[str, str]]:
+        """Return the recorded `time_slice` and `compute_mode` of each device, as far as known."""
 
     def isolation(self, use: SharedUse) -> Isolation:
         """Return a sentence each on a device's memory, compute, stability and crashes."""

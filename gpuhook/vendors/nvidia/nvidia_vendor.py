@@ -101,6 +101,12 @@ class NvidiaVendor:
 
         return "" if dump_file.load(inventory).gpus else host_fingerprint.NO_GPU
 
+    def driver_roots(self, search_paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the roots with a libnvidia-ml.so.1."""
+        from gpuhook.vendors.nvidia.driver import driver_locations
+
+        return driver_locations.roots_with_driver(search_paths)
+
     def spec_maker(self) -> None:
         """Return None: a spec has the driver's files, too."""
 
@@ -203,6 +209,16 @@ class NvidiaVendor:
     def support_inventory(self, host_root: str, dev_root: str) -> dict[str, Any] | None:  # noqa: ARG002
         """Return None: the bundle has the answers of NVML."""
         return None
+
+    def is_device_id(self, name: str) -> bool:
+        """Return whether a name is the UUID of a GPU or of a MIG instance."""
+        return nvidia_words.is_uuid(name)
+
+    def noted_turns(self) -> dict[str, dict[str, str]]:
+        """Return what generate-cdi recorded."""
+        from gpuhook.vendors.nvidia.hot import node_json
+
+        return node_json.turns()
 
     def isolation(self, use: SharedUse) -> Isolation:
         """Return the sentences of a GPU, or of a part of one."""

@@ -35,6 +35,9 @@ NODE_PREFIX = KFD
 # AMD Container Toolkit 1.3: its runtime adds a poststop hook, `amd-ctk cdi generate` writes specs.
 _RUNTIME, SPEC_INJECTOR = "amd-container-runtime", "amd-ctk-cdi"
 TOOLKIT_HOOKS: Mapping[str, str] = {"amd-ctk": _RUNTIME}
+HOOK_INJECTOR = ""
+SPEC_HOOKS: Mapping[str, str] = {}
+CONTROL_NODE = KFD
 _REASONS = {
     MODE: "AMD's toolkit keeps the mode of the host's node; this container's user can open it",
     ACCESS: "AMD's toolkit also allows to create the node, which runtimes allow for all devices",
@@ -110,6 +113,15 @@ def running_driver(host_root: str) -> str | None:
     release = amd_sysfs.line(f"{root}/proc/sys/kernel/osrelease")
     version = amd_sysfs.line(f"{root}{amd_sysfs.MODULE}/version")
     return f"amdgpu {version}" if version else f"amdgpu of Linux {release or '?'}"
+
+
+def is_driver_mount(target: str) -> bool:  # noqa: ARG001 # there are none
+    """Return False: containers get no files of the driver."""
+    return False
+
+
+def driver_version(path: str) -> None:
+    """Return None: containers get no files of the driver."""
 
 
 def _minor(path: str) -> int | None:

@@ -32,6 +32,10 @@ HAS_FILES = True
 NODE_PREFIX = "/dev/nvidia"
 TOOLKIT_HOOKS: Mapping[str, str] = {}  # compare/items/injector.py knows them
 SPEC_INJECTOR = ""
+# NVIDIA's legacy hook, and the CDI modes of its toolkit.
+HOOK_INJECTOR = "nvidia-legacy"
+SPEC_HOOKS: Mapping[str, str] = {"nvidia-ctk": "nvidia-cdi", "nvidia-cdi-hook": "nvidia-cdi"}
+CONTROL_NODE = "/dev/nvidiactl"
 _GPU_MAJOR = 195  # of /dev/nvidia0 and so on. Source: Linux, admin-guide/devices.txt
 _DRI = "/dev/dri/"
 _PROC = "/proc/driver/nvidia/"
