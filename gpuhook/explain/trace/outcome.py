@@ -27,7 +27,7 @@ GETS, FILES_ONLY, STARTS_WITHOUT = "gets", "files-only", "starts-without"
 REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
 NOT_CREATED, NEVER_SCHEDULED = "not-created", "pending"  # by Kubernetes
 CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
-LEGACY, UNKNOWN_ROUTE = "nvidia-legacy", injection_route.UNKNOWN
+UNKNOWN_ROUTE = injection_route.UNKNOWN
 _NODES_ONLY = "nodes-only"  # the plugin's devices need no files
 _LIMITED = "limited"  # the same, with a memory limit
 _HOOK = "hook"  # refuses a container that the runtime does not see
@@ -52,7 +52,6 @@ _NOTES = {
     "the memory",
     _NODES_ONLY: "the device plugin passes the device nodes to the kubelet, and the driver has no "
     "files for containers; the runtime adds nothing",
-    LEGACY: "NVIDIA's hook mounted the devices and the driver's files into the container",
     UNKNOWN_ROUTE: "config.json has the device nodes; gpuhook did not add them",
     CDI: "config.json has the edits of a CDI spec, which the engine applied",
     NONE: "gpuhook-runtime does not change config.json",
@@ -60,7 +59,7 @@ _NOTES = {
     _HOOK: "gpuhook-hook, which the engine's CDI spec names, fails with that error, and the "
     "container is not created",
 }
-_GIVEN_BY = {"nvidia-cdi": CDI, injection_route.OURS: CDI, LEGACY: LEGACY}
+_BY_HOOK = "{}'s hook mounted the devices and the driver's files into the container"
 
 
 def outcomes(answers: Sequence[SimulatedAnswer]) -> list[dict[str, Any]]:
@@ -104,7 +103,13 @@ def route(answer: SimulatedAnswer) -> dict[str, str]:
     named = ", ".join(answer.question.plugin.cdi_devices)
     if named:
         return {"name": CDI, "note": f"the engine applies the CDI edits of {named}"}
-    return {"name": name, "note": _NOTES[_note_of(name, answer)]}
+    return {"name": name, "note": _note(name, answer)}
+
+
+def _note(name: str, answer: SimulatedAnswer) -> str:
+    """Return the sentence on an integration, or on the hook of a vendor with this name."""
+    titles = {vendor.traces.HOOK_INJECTOR: vendor.title for vendor in vendors()}
+    return _BY_HOOK.format(titles[name]) if name in titles else _NOTES[_note_of(name, answer)]
 
 
 def _note_of(name: str, answer: SimulatedAnswer) -> str:
@@ -155,5 +160,13 @@ def _other_route(answer: SimulatedAnswer) -> str:
         environment = parse.environment(answer.before)
         names = [vendor.vocabulary.devices_env for vendor in vendors()]
         is_void = any(environment.get(name) == "void" for name in names)
-        return _GIVEN_BY.get(answer.held.given_by, CDI if is_void else UNKNOWN_ROUTE)
+        return _given_route(answer.held.given_by) or (CDI if is_void else UNKNOWN_ROUTE)
     return DEVICE_PLUGIN if answer.question.plugin.is_complete else NONE
+
+
+def _given_route(by: str) -> str:
+    """Return the integration of a program that added GPUs, or the vendor's hook; "" if unknown."""
+    traces = [vendor.traces for vendor in vendors()]
+    if by == injection_route.OURS or any(by in one.SPEC_HOOKS.values() for one in traces):
+        return CDI
+    return by if any(by == one.HOOK_INJECTOR for one in traces) else ""

@@ -64,6 +64,18 @@ class ContainerTraces(Protocol):
     def CONTROL_NODE(self) -> str:  # noqa: N802
         """The device node that every container with devices of the vendor may open."""
 
+    @property
+    def SPEC_VARIABLES(self) -> tuple[str, ...]:  # noqa: N802
+        """How the variables start that a CDI spec adds first, and nothing else sets."""
+
+    @property
+    def HOOKLESS_VARIABLE(self) -> str:  # noqa: N802
+        """The variable in gpuhook's CDI specs without hooks, "" if there are none."""
+
+    @property
+    def HOOKLESS_DIRECTORY(self) -> str:  # noqa: N802
+        """The directory of the driver's libraries in containers by such a spec."""
+
     def known_difference(self, by: str, difference: Difference) -> str:
         """Return why a difference of a container with GPUs of `by` is harmless, "" if unknown."""
 

@@ -36,6 +36,7 @@ from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile
+from gpuhook.vendors.nvidia.toolkit.toolkit_differences import CDI, LEGACY
 from gpuhook.vendors.usage_device import UsageDevice
 from tests.plans import described
 
@@ -63,13 +64,23 @@ def hooked(stage: str, name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "nodes", "mounts", "by"),
     [
-        (config(hooks=hooked("createContainer", "nvidia-cdi-hook")), [], [], injector.CDI),
-        (config(hooks=hooked("createContainer", "nvidia-ctk")), [], [LIBCUDA], injector.CDI),
+        (
+            config(hooks=hooked("createContainer", "nvidia-cdi-hook")),
+            [],
+            [],
+            CDI,
+        ),
+        (
+            config(hooks=hooked("createContainer", "nvidia-ctk")),
+            [],
+            [LIBCUDA],
+            CDI,
+        ),
         (
             config(hooks=hooked("prestart", "nvidia-container-runtime-hook")),
             ["/dev/nvidia0"],
             [LIBCUDA],
-            injector.LEGACY,
+            LEGACY,
         ),
         (
             config(hooks=hooked("prestart", "nvidia-container-runtime-hook")),
@@ -77,7 +88,7 @@ def hooked(stage: str, name: str) -> dict[str, Any]:
             [],
             injector.NOBODY,
         ),
-        (config(), ["/dev/nvidia0"], [LIBCUDA], injector.LEGACY),
+        (config(), ["/dev/nvidia0"], [LIBCUDA], LEGACY),
         (config(mounts=[{"destination": LIBCUDA}]), [], [LIBCUDA], injector.UNKNOWN),
         (config(), ["/dev/nvidia0"], [], injector.UNKNOWN),
         (config(), ["/dev/nvidiactl"], [], injector.NOBODY),
@@ -92,9 +103,14 @@ def hooked(stage: str, name: str) -> dict[str, Any]:
             known_difference.ENGINE,
         ),
         # a CUDA image under NVIDIA's legacy hook
-        (config(hookless_mounts.ENV), ["/dev/nvidia0"], [LIBCUDA], injector.LEGACY),
+        (config(hookless_mounts.ENV), ["/dev/nvidia0"], [LIBCUDA], LEGACY),
         (config(hookless_mounts.ENV), [], [], injector.NOBODY),
-        (config(annotations={"io.gpuhook.record": "{}"}), [], [LIBCUDA], injector.LEGACY),
+        (
+            config(annotations={"io.gpuhook.record": "{}"}),
+            [],
+            [LIBCUDA],
+            LEGACY,
+        ),
         (config(hooks={"createContainer": 7, "prestart": [3]}), [], [], injector.NOBODY),
     ],
 )
@@ -201,15 +217,20 @@ def test_config_without_variables_is_unchanged(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("path", "by", "expected", "is_known"),
     [
-        ("/usr/lib64/libnvidia-sandboxutils.so.580.95.05", injector.LEGACY, COMPUTE, True),
-        ("/usr/lib64/libnvidia-sandboxutils.so.580.95.05", injector.CDI, COMPUTE, False),
-        (LIBCUDA, injector.LEGACY, COMPUTE, False),
-        ("/usr/bin/nvidia-smi", injector.LEGACY, COMPUTE, False),
-        ("/usr/bin/nvidia-imex", injector.LEGACY, COMPUTE, True),
-        ("/etc/OpenCL/vendors/nvidia.icd", injector.LEGACY, COMPUTE, True),
-        ("/etc/OpenCL/vendors/nvidia.icd", injector.LEGACY, GRAPHICS, False),
-        ("/run/nvidia-persistenced/socket", injector.LEGACY, COMPUTE, False),
-        ("/usr/lib64/libnvidia-egl-gbm.so.1.1.2", injector.LEGACY, GRAPHICS, False),
+        (
+            "/usr/lib64/libnvidia-sandboxutils.so.580.95.05",
+            LEGACY,
+            COMPUTE,
+            True,
+        ),
+        ("/usr/lib64/libnvidia-sandboxutils.so.580.95.05", CDI, COMPUTE, False),
+        (LIBCUDA, LEGACY, COMPUTE, False),
+        ("/usr/bin/nvidia-smi", LEGACY, COMPUTE, False),
+        ("/usr/bin/nvidia-imex", LEGACY, COMPUTE, True),
+        ("/etc/OpenCL/vendors/nvidia.icd", LEGACY, COMPUTE, True),
+        ("/etc/OpenCL/vendors/nvidia.icd", LEGACY, GRAPHICS, False),
+        ("/run/nvidia-persistenced/socket", LEGACY, COMPUTE, False),
+        ("/usr/lib64/libnvidia-egl-gbm.so.1.1.2", LEGACY, GRAPHICS, False),
     ],
 )
 def test_known_omissions_of_the_legacy_mode(
@@ -221,12 +242,12 @@ def test_known_omissions_of_the_legacy_mode(
 @pytest.mark.parametrize(
     ("path", "by", "is_known"),
     [
-        ("/proc/driver/nvidia", injector.LEGACY, True),
-        ("/proc/driver/nvidia/gpus/0000:1b:00.0", injector.LEGACY, True),
-        ("/proc/driver/nvidia", injector.CDI, False),
-        ("/usr/local/cuda/compat/libcuda.so.580.95.05", injector.LEGACY, True),
-        ("/dev/dri/renderD128", injector.CDI, True),
-        ("/dev/nvidia7", injector.LEGACY, False),
+        ("/proc/driver/nvidia", LEGACY, True),
+        ("/proc/driver/nvidia/gpus/0000:1b:00.0", LEGACY, True),
+        ("/proc/driver/nvidia", CDI, False),
+        ("/usr/local/cuda/compat/libcuda.so.580.95.05", LEGACY, True),
+        ("/dev/dri/renderD128", CDI, True),
+        ("/dev/nvidia7", LEGACY, False),
     ],
 )
 def test_known_additions(path: str, by: str, is_known: bool) -> None:
@@ -237,7 +258,7 @@ def test_known_additions(path: str, by: str, is_known: bool) -> None:
 def test_display_nodes_are_unknown_additions_with_graphics() -> None:
     path = "/dev/dri/renderD128"
     assert not known_differences.extra_part(
-        path, injector.CDI, GRAPHICS, is_whole=False, is_privileged=False
+        path, CDI, GRAPHICS, is_whole=False, is_privileged=False
     )
 
 
@@ -289,7 +310,7 @@ def test_masked_driver_parameters(
     held = _container(
         {driver_params.PATH: b"DeviceFileUID: 0\nModifyDeviceFiles: " + value + b"\n"}
     )
-    (found,) = env_items.effects(held, injector.CDI, expected)
+    (found,) = env_items.effects(held, CDI, expected)
     assert (found.kind, found.verdict) == (compare_item.MASK, verdict)
 
 
@@ -297,7 +318,7 @@ def test_superfluous_mask_of_the_legacy_mode_is_known() -> None:
     held = _container(
         {driver_params.PATH: b"ModifyDeviceFiles: 0\n"}, mounted=(driver_params.PATH,)
     )
-    (found,) = env_items.effects(held, injector.LEGACY, ExpectedInjection(edits={"env": ["A=1"]}))
+    (found,) = env_items.effects(held, LEGACY, ExpectedInjection(edits={"env": ["A=1"]}))
     assert found.is_known
 
 
@@ -307,10 +328,10 @@ EGL = [("/usr/lib/libEGL_nvidia.so.580.95.05", "libEGL_nvidia.so.0")]
 @pytest.mark.parametrize(
     ("files", "libraries", "by", "verdict", "is_known"),
     [
-        ([egl_profile.PATH], EGL, injector.CDI, compare_item.SAME, False),
+        ([egl_profile.PATH], EGL, CDI, compare_item.SAME, False),
         ([egl_profile.PATH], EGL, known_difference.OURS, compare_item.SAME, False),
-        ([egl_profile.PATH], [], injector.CDI, compare_item.THERE, True),
-        ([], EGL, injector.CDI, compare_item.GPUHOOK, True),
+        ([egl_profile.PATH], [], CDI, compare_item.THERE, True),
+        ([], EGL, CDI, compare_item.GPUHOOK, True),
         ([], EGL, known_difference.OURS, compare_item.GPUHOOK, False),
     ],
 )
@@ -418,7 +439,7 @@ def test_mounted_file_systems_are_not_read(tmp_path: Path) -> None:
 
     mounts = mountinfo.parse("\n".join(lines).encode())
     root = SimpleNamespace(mounts=lambda: mounts, status=found, real=lambda path: path)
-    there = ContainerMounts(cast("Any", SimpleNamespace(root=root)), {}, [], injector.CDI)
+    there = ContainerMounts(cast("Any", SimpleNamespace(root=root)), {}, [], CDI)
     wanted: Any = {"mounts": [{"hostPath": str(file), "containerPath": LIBCUDA}]}
     named = [one.name for one in there.items(ExpectedInjection(whole=wanted))]
     assert named == ["/driver/libcuda.so.1"]

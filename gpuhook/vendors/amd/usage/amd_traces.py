@@ -38,6 +38,8 @@ TOOLKIT_HOOKS: Mapping[str, str] = {"amd-ctk": _RUNTIME}
 HOOK_INJECTOR = ""
 SPEC_HOOKS: Mapping[str, str] = {}
 CONTROL_NODE = KFD
+SPEC_VARIABLES: tuple[str, ...] = ()
+HOOKLESS_VARIABLE = HOOKLESS_DIRECTORY = ""  # no spec has hooks
 _REASONS = {
     MODE: "AMD's toolkit keeps the mode of the host's node; this container's user can open it",
     ACCESS: "AMD's toolkit also allows to create the node, which runtimes allow for all devices",

@@ -11,6 +11,7 @@ import os
 import re
 
 from gpuhook.vendors.nvidia.devices import stale_nodes
+from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import host_fingerprint, vocabulary
 
 TYPE_CHECKING = False
@@ -30,12 +31,15 @@ NODE_DIRECTORIES = (
 VARIABLES = ("NVIDIA_", "GPUHOOK_", "CUDA_VISIBLE_DEVICES=")
 HAS_FILES = True
 NODE_PREFIX = "/dev/nvidia"
-TOOLKIT_HOOKS: Mapping[str, str] = {}  # compare/items/injector.py knows them
+TOOLKIT_HOOKS: Mapping[str, str] = {}  # it has no others than those below
 SPEC_INJECTOR = ""
 # NVIDIA's legacy hook, and the CDI modes of its toolkit.
 HOOK_INJECTOR = "nvidia-legacy"
 SPEC_HOOKS: Mapping[str, str] = {"nvidia-ctk": "nvidia-cdi", "nvidia-cdi-hook": "nvidia-cdi"}
 CONTROL_NODE = "/dev/nvidiactl"
+# Of toolkit 1.20, `cdi generate`, and gpuhook.
+SPEC_VARIABLES = (f"{vocabulary.LIBCUDA_DIRECTORY_ENV}=", "NVCT_EMPTY_DEVICE=")
+HOOKLESS_VARIABLE, HOOKLESS_DIRECTORY = hookless_mounts.ENV, hookless_mounts.DIRECTORY
 _GPU_MAJOR = 195  # of /dev/nvidia0 and so on. Source: Linux, admin-guide/devices.txt
 _DRI = "/dev/dri/"
 _PROC = "/proc/driver/nvidia/"
