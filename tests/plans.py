@@ -36,6 +36,7 @@ WORDS = Vocabulary(
     replicas_env="PLAIN_REPLICAS",
     mount_prefix="/var/run/plain",
     default_kind="example.com/gpu",
+    example_node="/dev/plain0",
     image_version_env="PLAIN_VERSION",
     image_requirement_env="PLAIN_REQUIRE",
     memory_request_env="PLAIN_MEMORY_REQUEST",

@@ -115,7 +115,7 @@ def _described(context: PlanContext) -> Iterator[str]:
 
 def _stale_specs(context: PlanContext) -> Iterator[str]:
     """Yield a note on each stale spec, which a create refreshes first."""
-    for path, changed in awaited_refreshes(context.node, context.settings).items():
+    for path, changed in awaited_refreshes(context).items():
         yield (
             f"{path} is stale ({changed}): gpuhook-runtime runs `gpuhook refresh` before the "
             "container starts (cdi.onStale: refresh). This explanation uses the spec as it is; "

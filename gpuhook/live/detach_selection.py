@@ -188,7 +188,7 @@ class Taken:
 
     def _node_of(self, held: dict[str, DeviceNode]) -> str:
         """Return a node that may be named, for an example."""
-        return next(filter(self._node.is_gpu_node, held), "/dev/nvidia0")
+        return next(filter(self._node.is_gpu_node, held), self._node.vocabulary.example_node)
 
 
 class Shares:

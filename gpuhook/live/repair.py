@@ -38,7 +38,7 @@ def repair(
 ) -> Report:
     """Restore what the container was granted. All or nothing.
 
-    `library` finds the NVML for memory limits, for a container that has some.
+    `library` finds the driver's library for memory limits, for a container that has some.
     """
     lacking = missing(target, context)
     guarantee = context.settings.limits_guarantee if context else settings.AUTO

@@ -45,21 +45,22 @@ def _load(chosen: Settings) -> Callable[[str, str], Registry]:
     return lambda vendor, way: Registry(dirs, spec_list.layers(dirs), vendor, way)
 
 
-def awaited_refreshes(node: VendorNode, chosen: Settings) -> dict[str, str]:
+def awaited_refreshes(context: PlanContext) -> dict[str, str]:
     """Treat stale specs that a create would write again as fresh.
 
     Returns path -> what has changed on this host since. {} if such containers are refused: by
     cdi.onStale, for a user who may not write specs, and without a GPU.
     """
-    if chosen.on_stale != settings.REFRESH or state.is_rootless():
+    if context.settings.on_stale != settings.REFRESH or state.is_rootless():
         return {}
     found: dict[str, str] = {}
-    vendor = vendor_of_resource(node.vocabulary.default_kind)
-    for spec in node.registry().all():
-        changed = node.changes(spec)
-        if changed and not vendor.absence(state.host_root()):
-            node.await_refresh(spec)
-            found[spec.path] = "; ".join(changed)
+    for node in [one.node for one in context.every()]:
+        vendor = vendor_of_resource(node.vocabulary.default_kind)
+        for spec in node.registry().all():
+            changed = node.changes(spec)
+            if changed and not vendor.absence(state.host_root()):
+                node.await_refresh(spec)
+                found[spec.path] = "; ".join(changed)
     return found
 
 

@@ -41,7 +41,8 @@ class Vocabulary:
     requests and the device of that kind; `extra_mounts` has the kind of the ids in a directory
     below `mount_prefix`. `normalized(names, where)` returns the names of a request in the core's
     spelling, [] for none; a vendor without other spellings has None. `foreign_hooks` are the
-    programs of the vendor's own prestart hooks, which give a container its devices.
+    programs of the vendor's own prestart hooks, which give a container its devices. `example_node`
+    is the path of a device's node, for messages.
     """
 
     driver: str
@@ -49,6 +50,7 @@ class Vocabulary:
     capabilities_env: str
     mount_prefix: str
     default_kind: str
+    example_node: str
     image_version_env: str
     image_requirement_env: str
     memory_request_env: str

@@ -105,8 +105,8 @@ def _by_device(ids: Iterable[Any], devices: Collection[str]) -> dict[str, list[s
 def device_of(unit: str, devices: Collection[str] = ()) -> str:
     """Return the id of the device of a unit, "" for a unit that is not of a GPU.
 
-    >>> device_of("GPU-1::2"), device_of("eth0"), device_of("amdgpu_xcp_1::0", ["amdgpu_xcp_1"])
-    ('GPU-1', '', 'amdgpu_xcp_1')
+    >>> device_of("GPU-1::2"), device_of("eth0"), device_of("0000:03:00.0::0", ["0000:03:00.0"])
+    ('GPU-1', '', '0000:03:00.0')
     """
     device = replicas.device_of(unit) or unit
     is_known = device in devices or any(vendor.is_device_id(device) for vendor in vendors())

@@ -136,8 +136,8 @@ def file_system(root: HookRoot, job: hook_args.Jobs, spec: dict[str, Any], log: 
     """
     others = _all_jobs(spec, job)
     if hook_args.is_beside_toolkit(spec):
-        bundle.load("gpuhook.entry.hooks.toolkit_loader")
-        from gpuhook.entry.hooks import toolkit_loader
+        bundle.load("gpuhook.vendors.nvidia.warm.toolkit_loader")
+        from gpuhook.vendors.nvidia.warm import toolkit_loader
 
         others.append(toolkit_loader.loader_jobs(root, spec))
     whole, left_out = rootfs_plan.beside(root, job, others, rootfs_jobs.nodes(spec))

@@ -49,6 +49,7 @@ class AmdVendor:
     title = "AMD"
     domain = amd_words.VENDOR
     vocabulary = amd_words.VOCABULARY
+    capability_words: tuple[str, ...] = ()
     unshared: Mapping[str, str] = {
         "mps": "AMD GPUs have no MPS",
         "timeSlice": _SLICES,
@@ -61,6 +62,11 @@ class AmdVendor:
 
         packages = ("metricssvc", "gpumetricssvc")
         return ExporterWords(_EXPORTER, tuple(f"/{name}.MetricsService/List" for name in packages))
+
+    def parse_capabilities(self, value: str | None) -> frozenset[str]:
+        """Return nothing: the driver has no parts."""
+        del value
+        return frozenset()
 
     def owns(self, inventory: object) -> bool:
         from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode

@@ -34,3 +34,10 @@ class Vendor(InventoryVendor, RequestVendor, UsageVendor, PluginVendor, LimitVen
     @property
     def vocabulary(self) -> Vocabulary:
         """The variables, paths and kinds of the vendor's requests."""
+
+    @property
+    def capability_words(self) -> tuple[str, ...]:
+        """The driver capabilities, () for a vendor without."""
+
+    def parse_capabilities(self, value: str | None) -> frozenset[str]:
+        """Return the capabilities that a comma-separated list names, with those they imply."""

@@ -44,6 +44,8 @@ class NvidiaVendor:
     title = "NVIDIA"
     domain = nvidia_words.VENDOR
     vocabulary = nvidia_words.VOCABULARY
+    capability_words = nvidia_words.CAPABILITIES
+    parse_capabilities = staticmethod(nvidia_words.parse_capabilities)
     exporter: ExporterWords | None = None
     unshared: Mapping[str, str] = {"computeMask": "NVIDIA's driver has no such variable"}
 

@@ -43,6 +43,7 @@ VOCABULARY = Vocabulary(
     image_version_env="CUDA_VERSION",
     image_requirement_env="NVIDIA_REQUIRE_CUDA",
     default_kind=VENDOR + "/gpu",
+    example_node="/dev/nvidia0",
     memory_request_env="NVIDIA_GPU_MEMORY_REQUEST",  # MiB, as in NVIDIA's container toolkit
     memory_limit_env="NVIDIA_GPU_MEMORY_LIMIT",
     extras={
