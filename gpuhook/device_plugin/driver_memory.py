@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource
 from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,9 +60,8 @@ class DriverUsage:
 
 def driver_usage(snapshot: NodeSnapshot) -> DriverUsage | None:
     """Return the queries of a node's driver; None for an inventory file, or without a driver."""
-    if snapshot.seen.driver.nvml is None or snapshot.is_dump:
-        return None
-    return DriverUsage(*snapshot.library)
+    own = nvidia_part.own_part(snapshot.parts)
+    return None if snapshot.is_dump or not own.library else DriverUsage(*own.library_and_module)
 
 
 def free_memory(snapshot: NodeSnapshot, uuid: str, host_root: str) -> int | None:

@@ -80,7 +80,8 @@ class MetricsService:
     def _readers(self, snapshot: NodeSnapshot) -> tuple[VendorReader, ...]:
         if snapshot.is_dump:
             return ()
-        found = ((vendor_of(part.inventory), part) for part in snapshot.parts)
+        by_files = (one for one in snapshot.parts if not one.library and one.error is None)
+        found = ((vendor_of(part.inventory), part) for part in by_files)
         return tuple(
             VendorReader(part.domain, vendor.name, partial(vendor.usage, part, self._host_root))
             for vendor, part in found

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.plugin_place import PluginPlace
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
+        DriverMounts,
         ExporterWords,
         VendorPart,
     )
@@ -70,10 +73,12 @@ class AmdVendor:
 
         return amd_resources.unusable(inventory)
 
-    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
+    patience: float | None = 10.0  # a driver that resets a GPU may block readers of its files
+
+    def plugin_part(self, place: PluginPlace) -> VendorPart | None:
         from gpuhook.vendors.amd.plugin import amd_part
 
-        return self._part(amd_part.inventory(host_root, dev_root or host_root))
+        return self._part(amd_part.inventory(place.host_root, place.dev_root or place.host_root))
 
     def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
         from gpuhook.vendors.amd.plugin import amd_part
@@ -90,10 +95,30 @@ class AmdVendor:
 
         return amd_part.part(node) if node.gpus or node.driver is not None else None
 
-    def plugin_token(self, host_root: str) -> str:
+    def holds_nodes(self, root: str) -> bool:
+        return os.path.exists(os.path.join(root, amd_words.KFD.lstrip("/")))
+
+    def plugin_token(self, host_root: str, last: VendorPart | None) -> str:  # noqa: ARG002
         from gpuhook.vendors.amd.hot import amd_token
 
         return amd_token.token(host_root)
+
+    auxiliary_classes: Collection[str] = ()
+
+    def driver_mounts(self, part: VendorPart, directory: str) -> DriverMounts:
+        """Return nothing: an image has its own user space."""
+        from gpuhook.vendors.vendor_part import DriverMounts
+
+        del part, directory
+        return DriverMounts()
+
+    def driver_spec(self, part: VendorPart, hook: str | None, host_root: str) -> None:
+        """Return None, as driver_mounts()."""
+
+    def inventory_part(self, inventory: Any) -> VendorPart:
+        from gpuhook.vendors.amd.plugin import amd_part
+
+        return amd_part.part(inventory)
 
     def check_devices(
         self, part: VendorPart, host_root: str, dev_root: str | None

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.plugin_place import PluginPlace
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
+        DriverMounts,
         ExporterWords,
         VendorPart,
     )
@@ -54,22 +57,56 @@ class NvidiaVendor:
 
         return gpu_resources.unusable(inventory)
 
-    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
-        """Return None: the plugin queries NVML, whose sessions and events its services share."""
-        del host_root, dev_root
-        return None
+    patience: float | None = None  # NVML's start wakes every GPU, a few seconds for each
 
-    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
-        return last if now is None else now
+    def plugin_part(self, place: PluginPlace) -> VendorPart:
+        """Return what NVML reports."""
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
+
+        return nvidia_part.read(place)
+
+    def plugin_token(self, host_root: str, last: VendorPart | None) -> str:
+        """Return what /proc shows of the GPUs, and the driver's libcuda."""
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
+
+        return nvidia_part.token(host_root, nvidia_part.own_part(filter(None, [last])).seen)
+
+    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart | None:
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
+
+        if now is None:
+            return None
+        return nvidia_part.with_lost(nvidia_part.own_part([now]), nvidia_part.own_part([last]))
 
     def dumped_part(self, name: str) -> VendorPart | None:
-        """Return None, as plugin_part()."""
-        del name
-        return None
+        from gpuhook.vendors.nvidia.inventory import dump_file
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
 
-    def plugin_token(self, host_root: str) -> str:
-        del host_root
-        return ""
+        return nvidia_part.part(dump_file.load(name))
+
+    def holds_nodes(self, root: str) -> bool:
+        from gpuhook.vendors.nvidia import discover
+
+        return discover.holds_nodes(root)
+
+    auxiliary_classes: Collection[str] = ("gdrcopy", "gds", "mofed", "imex-channel")
+
+    def driver_mounts(self, part: VendorPart, directory: str) -> DriverMounts:
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, plugin_mounts
+
+        return plugin_mounts.plugin_mounts(nvidia_part.own_part([part]).node, directory)
+
+    def driver_spec(
+        self, part: VendorPart, hook: str | None, host_root: str
+    ) -> tuple[Spec, tuple[str, ...]] | None:
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, plugin_spec
+
+        return plugin_spec.plugin_spec(nvidia_part.own_part([part]).node, hook, host_root)
+
+    def inventory_part(self, inventory: Any) -> VendorPart:
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
+
+        return nvidia_part.part(inventory)
 
     def check_devices(
         self, part: VendorPart, host_root: str, dev_root: str | None
