@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.gpu_summary import GpuSummary
-    from gpuhook.vendors.interfaces.memory_interface import FindLibrary
+    from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.plugin_place import PluginPlace
@@ -211,13 +211,11 @@ class AmdVendor:
 
         return vram_support.limit_devices(host_root)
 
-    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:
-        """Return what KFD and the fdinfo of DRM clients show."""
-        from gpuhook.vendors.amd.inventory import sysfs_inventory
-        from gpuhook.vendors.amd.usage import amd_processes
+    def process_reader(self, part: VendorPart, host_root: str) -> ProcessReader | None:
+        """Return what reads KFD and the fdinfo of DRM clients."""
+        from gpuhook.vendors.amd.usage.part_processes import KernelProcesses
 
-        node = sysfs_inventory.read(host_root, host_root)
-        return amd_processes.processes(host_root, node)
+        return KernelProcesses(host_root) if _node(part).gpus else None
 
     def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
         """Return whether the kernel's controller dmem limits the memory of this node's GPUs."""
@@ -257,6 +255,8 @@ class AmdVendor:
             addresses = [gpu.pci_address for gpu in node.gpus]
             firmware = [firmware_versions.firmware_versions(root, one) for one in addresses]
         return amd_labels.labels(node, kinds, firmware)
+
+    usage_source = "amd"
 
     def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
         """Return the usage from sysfs, KFD and procfs."""

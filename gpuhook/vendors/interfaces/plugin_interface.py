@@ -99,8 +99,15 @@ class PluginVendor(Protocol):
     def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
         """Return the free bytes of a device of a part, None if unknown."""
 
+    @property
+    def usage_source(self) -> str:
+        """The name in metrics of what reports usage()."""
+
     def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
-        """Return the present usage of the devices of a part, from the kernel's files."""
+        """Return the present usage of the devices of a part.
+
+        Raises an error of the driver, or of its files.
+        """
 
     def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
         """Return the variables that give a container its shares of compute units, if there are any.

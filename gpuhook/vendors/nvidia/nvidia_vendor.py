@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
-    from gpuhook.vendors.interfaces.memory_interface import FindLibrary
+    from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.plugin_place import PluginPlace
@@ -116,9 +116,10 @@ class NvidiaVendor:
         return {}
 
     def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
-        """Return None: the plugin queries NVML."""
-        del part, uuid, host_root
-        return None
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, part_usage
+
+        del host_root
+        return part_usage.free_memory(nvidia_part.own_part([part]), uuid)
 
     def absence(self, host_root: str, inventory: str | None = None) -> str:
         """Return why a node has no NVIDIA GPUs, "" if it may have some."""
@@ -191,9 +192,13 @@ class NvidiaVendor:
 
         return limited_gpus.limit_devices(library(), host_root)
 
-    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:  # noqa: ARG002
-        """Return nothing: NVML is asked."""
-        return {}
+    def process_reader(self, part: VendorPart, host_root: str) -> ProcessReader | None:
+        """Return what calls NVML, None without its library."""
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, part_usage
+
+        del host_root
+        own = nvidia_part.own_part([part])
+        return part_usage.NvmlProcesses(own) if own.library else None
 
     def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
         """Return whether the driver has the call, and the cgroups what it needs."""
@@ -218,10 +223,14 @@ class NvidiaVendor:
         del part, kinds, host_root
         return VendorLabels()
 
+    usage_source = "nvml"
+
     def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
-        """Return none: the plugin queries NVML."""
-        del part, host_root
-        return ()
+        """Return what NVML reports."""
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, part_usage
+
+        del host_root
+        return part_usage.usage(nvidia_part.own_part([part]))
 
     def support_facts(self) -> SupportFacts:
         """Return nothing: the bundle's own list has NVIDIA's files."""

@@ -139,7 +139,8 @@ def scrape_of_both(usage: Driver | None, reader: VendorReader, **facts: Any) -> 
 
     device = replace(DEVICE, uuid=FIRST, gpu=FIRST, domain="amd.com")
     amd = Resource("amd.com/gpu", (Unit(FIRST, device),))
-    both = Offered((T4, amd), usage=usage, readers=(reader,))
+    first = usage.reader if usage else VendorReader("nvidia.com", "nvml", None)
+    both = Offered((T4, amd), readers=(first, reader))
     return Scrape(holders, offered=both, **facts)
 
 
