@@ -12,6 +12,7 @@ from gpuhook.explain.pods.container_spec import as_spec
 from gpuhook.explain.question import Question
 from gpuhook.host.hot import state
 from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.plugin_place import PluginPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def _parts(target: ExplainedNode) -> tuple[tuple[VendorPart, ...], tuple[str, ..
     if not target.context.further:  # a node that only the options of one driver describe
         return (), ()
     inventory = None if target.is_here else target.where
-    return node_snapshot.take_parts(inventory, state.host_root())
+    _, *others = vendors()
+    return node_snapshot.take_parts(others, inventory, PluginPlace(state.host_root()))
 
 
 def _allocated(

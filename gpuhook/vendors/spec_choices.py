@@ -9,6 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
 
+DEFAULT_HOOK_PATH = "/usr/bin/gpuhook-hook"  # in specs with hooks
+
 # Versions of CDI that differ in what a spec of device nodes can say: for podman 4.3, for podman
 # 4.6 and containerd 1.7 on, and for engines that add groups to a container's user.
 SPEC_VERSIONS = ("0.5.0", "0.6.0", "0.7.0")

@@ -32,12 +32,9 @@ from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import site_rules
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.spec import device_selection
-from gpuhook.vendors.nvidia.spec.generate_options import (
-    DEFAULT_HOOK_PATH,
-    Choices,
-    Described,
-)
+from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe as spec_of_node
+from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
 
 _WITHOUT_HOOK = (
     "this host has no gpuhook-hook, so the spec is written as with --hooks none: engines do not "

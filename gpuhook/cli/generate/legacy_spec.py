@@ -15,8 +15,8 @@ from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cli.generate import generate_call
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.spec import device_selection
-from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH
 from gpuhook.vendors.nvidia.warm import hook_names
+from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -30,6 +30,8 @@ from gpuhook.node import driver_worker
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.nvidia.plugin import nvidia_part
+from gpuhook.vendors.plugin_place import PluginPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -219,11 +221,10 @@ def _labels(configuration: Configuration, start: int, node_of: dict[str, Any]) -
     except FileError as error:  # the MIG strategy single cannot offer these GPUs together
         offered, warnings = (), (error.message,)
     parts = label_parts(
-        node,
-        others,
+        [nvidia_part.part(node), *others],
         offered,
         configuration,
-        facts=lambda: _facts(node, node_of, flags.gfd.machine_type_file),
+        facts=lambda node: _facts(node, node_of, flags.gfd.machine_type_file),
         host_root=None if node_of["inventory"] is not None else node_of["host_root"],
         timestamp=None if flags.gfd.no_timestamp else start,
     )
@@ -240,13 +241,15 @@ def _labels(configuration: Configuration, start: int, node_of: dict[str, Any]) -
 def _vendor_parts(node_of: dict[str, Any]) -> list[VendorPart]:
     """Return the parts of the vendors whose driver need not be called."""
     dump, host_root, dev_root = (node_of[key] for key in ("inventory", "host_root", "dev_root"))
+    others = [vendor for vendor in vendors() if not vendor.traces.HAS_FILES]
     if dump is not None:
-        dumped = (vendor.dumped_part(dump) for vendor in vendors())
+        dumped = (vendor.dumped_part(dump) for vendor in others)
         return [part for part in dumped if part is not None]
     found = []
-    for vendor in vendors():
+    place = PluginPlace(host_root, dev_root)
+    for vendor in others:
         try:
-            part = driver_worker.call_driver(partial(vendor.plugin_part, host_root, dev_root))
+            part = driver_worker.call_driver(partial(vendor.plugin_part, place))
         except Exception as error:  # a bug, too, must not affect another vendor
             click.echo(f"warning: {vendor.title}: {error}", err=True)
         else:

@@ -9,6 +9,7 @@ from functools import partial
 from gpuhook.device_plugin.labels import label_text, sharing_labels
 from gpuhook.device_plugin.labels.node_labels import labels
 from gpuhook.vendors.catalogue import vendor_of
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,12 +38,11 @@ class LabelPart:
 
 
 def label_parts(
-    node: Node,
     parts: Iterable[VendorPart],
     resources: tuple[Resource, ...],
     configuration: Configuration,
     *,
-    facts: Callable[[], LabelFacts],
+    facts: Callable[[Node], LabelFacts],
     host_root: str | None,
     timestamp: int | None = None,
 ) -> dict[str, LabelPart]:
@@ -51,15 +51,18 @@ def label_parts(
     These are left out on a node that has only other vendors' GPUs, described by `parts`.
     `host_root` is None for a node that is not this machine.
     """
+    known = tuple(parts)
+    own = nvidia_part.own_part(known)
     found = {
         part.domain: _attempt(partial(_vendor_part, part, resources, configuration, host_root))
-        for part in parts
+        for part in known
+        if part.domain != own.domain
     }
-    if found and not node.gpus and node.driver.version is None:
+    if found and not own.node.gpus and own.node.driver.version is None:
         return found
 
     def first() -> LabelPart:
-        return LabelPart(labels(node, resources, configuration, facts(), timestamp))
+        return LabelPart(labels(own.node, resources, configuration, facts(own.seen), timestamp))
 
     return {"": _attempt(first), **found}
 

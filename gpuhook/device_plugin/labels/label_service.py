@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.device_plugin.notifier import Notifier
     from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between two tries
@@ -149,13 +150,12 @@ class LabelService:
         gfd, snapshot = source.configuration.flags.gfd, source.snapshot
         is_here, host_root = self._launch.inventory is None, self._launch.host_root
 
-        def facts() -> LabelFacts:
+        def facts(node: Node) -> LabelFacts:
             if not is_here:
                 return LabelFacts()
-            return label_facts.facts(snapshot.seen, host_root, gfd.machine_type_file)
+            return label_facts.facts(node, host_root, gfd.machine_type_file)
 
         return label_parts(
-            snapshot.node,
             snapshot.parts,
             source.resources,
             source.configuration,

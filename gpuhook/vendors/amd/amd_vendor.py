@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any, cast
 
+from gpuhook.vendors.amd.amd_inventories import AmdInventories
 from gpuhook.vendors.amd.hot import amd_words
 
 TYPE_CHECKING = False
@@ -13,27 +15,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.gpu_summary import GpuSummary
-    from gpuhook.vendors.interfaces.memory_interface import FindLibrary
+    from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
     from gpuhook.vendors.interfaces.request_interface import ContainerRequests
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.plugin_place import PluginPlace
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import (
-        DriverVersion,
-        NodeDescription,
         NodePlace,
         VendorInventory,
     )
     from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
+        DriverMounts,
         ExporterWords,
         VendorPart,
     )
@@ -42,7 +43,7 @@ _EXPORTER = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.s
 _SLICES = "amdgpu has no setting for it"
 
 
-class AmdVendor:
+class AmdVendor(AmdInventories):
     """AMD."""
 
     name = "amd"
@@ -83,10 +84,12 @@ class AmdVendor:
 
         return amd_resources.unusable(inventory)
 
-    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
+    patience: float | None = 10.0  # a driver that resets a GPU may block readers of its files
+
+    def plugin_part(self, place: PluginPlace) -> VendorPart | None:
         from gpuhook.vendors.amd.plugin import amd_part
 
-        return self._part(amd_part.inventory(host_root, dev_root or host_root))
+        return self._part(amd_part.inventory(place.host_root, place.dev_root or place.host_root))
 
     def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
         from gpuhook.vendors.amd.plugin import amd_part
@@ -103,10 +106,30 @@ class AmdVendor:
 
         return amd_part.part(node) if node.gpus or node.driver is not None else None
 
-    def plugin_token(self, host_root: str) -> str:
+    def holds_nodes(self, root: str) -> bool:
+        return os.path.exists(os.path.join(root, amd_words.KFD.lstrip("/")))
+
+    def plugin_token(self, host_root: str, last: VendorPart | None) -> str:  # noqa: ARG002
         from gpuhook.vendors.amd.hot import amd_token
 
         return amd_token.token(host_root)
+
+    auxiliary_classes: Collection[str] = ()
+
+    def driver_mounts(self, part: VendorPart, directory: str) -> DriverMounts:
+        """Return nothing: an image has its own user space."""
+        from gpuhook.vendors.vendor_part import DriverMounts
+
+        del part, directory
+        return DriverMounts()
+
+    def driver_spec(self, part: VendorPart, hook: str | None, host_root: str) -> None:
+        """Return None, as driver_mounts()."""
+
+    def inventory_part(self, inventory: Any) -> VendorPart:
+        from gpuhook.vendors.amd.plugin import amd_part
+
+        return amd_part.part(inventory)
 
     def check_devices(
         self, part: VendorPart, host_root: str, dev_root: str | None
@@ -204,13 +227,11 @@ class AmdVendor:
 
         return vram_support.limit_devices(host_root)
 
-    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:
-        """Return what KFD and the fdinfo of DRM clients show."""
-        from gpuhook.vendors.amd.inventory import sysfs_inventory
-        from gpuhook.vendors.amd.usage import amd_processes
+    def process_reader(self, part: VendorPart, host_root: str) -> ProcessReader | None:
+        """Return what reads KFD and the fdinfo of DRM clients."""
+        from gpuhook.vendors.amd.usage.part_processes import KernelProcesses
 
-        node = sysfs_inventory.read(host_root, host_root)
-        return amd_processes.processes(host_root, node)
+        return KernelProcesses(host_root) if _node(part).gpus else None
 
     def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
         """Return whether the kernel's controller dmem limits the memory of this node's GPUs."""
@@ -250,6 +271,8 @@ class AmdVendor:
             addresses = [gpu.pci_address for gpu in node.gpus]
             firmware = [firmware_versions.firmware_versions(root, one) for one in addresses]
         return amd_labels.labels(node, kinds, firmware)
+
+    usage_source = "amd"
 
     def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
         """Return the usage from sysfs, KFD and procfs."""
@@ -291,39 +314,6 @@ class AmdVendor:
         from gpuhook.vendors.amd.spec import amd_requests
 
         return amd_requests
-
-    def known_inventory(self) -> AmdNode:
-        """Return what sysfs has."""
-        from gpuhook.host.hot import state
-        from gpuhook.vendors.amd.inventory import patient_inventory
-
-        return patient_inventory.read(state.host_root(), state.host_root())
-
-    def inventory_devices(self, inventory: AmdNode) -> tuple[UsageDevice, ...]:
-        """Return the GPUs and the partitions."""
-        from gpuhook.vendors.amd.usage import amd_usage
-
-        return amd_usage.devices(inventory)
-
-    def driver_version(self, inventory: AmdNode) -> DriverVersion:
-        """Return the version of amdgpu, or that of the kernel which it is a part of."""
-        from gpuhook.vendors.vendor_inventory import DriverVersion as Version
-
-        driver = inventory.driver
-        return Version(driver.version or driver.kernel if driver else None)
-
-    def described_node(
-        self,
-        inventory: AmdNode,
-        settings: Settings,  # noqa: ARG002 # they concern driver files
-        *,
-        is_here: bool = True,
-        may_be_empty: bool = False,
-    ) -> NodeDescription:
-        """Return the node with a spec of its device nodes."""
-        from gpuhook.vendors.amd.spec import amd_node
-
-        return amd_node.described_node(inventory, is_here=is_here, may_be_empty=may_be_empty)
 
 
 def _node(part: VendorPart) -> AmdNode:

@@ -7,37 +7,37 @@ from typing import Any
 
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot import vocabulary as nvidia_words
+from gpuhook.vendors.nvidia.nvidia_inventories import NvidiaInventories
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from gpuhook.host.hot.settings import Settings
+    from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
-    from gpuhook.vendors.interfaces.memory_interface import FindLibrary
+    from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
     from gpuhook.vendors.interfaces.request_interface import ContainerRequests
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.plugin_place import PluginPlace
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import (
-        DriverVersion,
-        NodeDescription,
         NodePlace,
         VendorInventory,
     )
     from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
+        DriverMounts,
         ExporterWords,
         VendorPart,
     )
 
 
-class NvidiaVendor:
+class NvidiaVendor(NvidiaInventories):
     """NVIDIA."""
 
     name = "nvidia"
@@ -64,22 +64,56 @@ class NvidiaVendor:
 
         return gpu_resources.unusable(inventory)
 
-    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
-        """Return None: the plugin queries NVML, whose sessions and events its services share."""
-        del host_root, dev_root
-        return None
+    patience: float | None = None  # NVML's start wakes every GPU, a few seconds for each
 
-    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
-        return last if now is None else now
+    def plugin_part(self, place: PluginPlace) -> VendorPart:
+        """Return what NVML reports."""
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
+
+        return nvidia_part.read(place)
+
+    def plugin_token(self, host_root: str, last: VendorPart | None) -> str:
+        """Return what /proc shows of the GPUs, and the driver's libcuda."""
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
+
+        return nvidia_part.token(host_root, nvidia_part.own_part(filter(None, [last])).seen)
+
+    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart | None:
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
+
+        if now is None:
+            return None
+        return nvidia_part.with_lost(nvidia_part.own_part([now]), nvidia_part.own_part([last]))
 
     def dumped_part(self, name: str) -> VendorPart | None:
-        """Return None, as plugin_part()."""
-        del name
-        return None
+        from gpuhook.vendors.nvidia.inventory import dump_file
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
 
-    def plugin_token(self, host_root: str) -> str:
-        del host_root
-        return ""
+        return nvidia_part.part(dump_file.load(name))
+
+    def holds_nodes(self, root: str) -> bool:
+        from gpuhook.vendors.nvidia import discover
+
+        return discover.holds_nodes(root)
+
+    auxiliary_classes: Collection[str] = ("gdrcopy", "gds", "mofed", "imex-channel")
+
+    def driver_mounts(self, part: VendorPart, directory: str) -> DriverMounts:
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, plugin_mounts
+
+        return plugin_mounts.plugin_mounts(nvidia_part.own_part([part]).node, directory)
+
+    def driver_spec(
+        self, part: VendorPart, hook: str | None, host_root: str
+    ) -> tuple[Spec, tuple[str, ...]] | None:
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, plugin_spec
+
+        return plugin_spec.plugin_spec(nvidia_part.own_part([part]).node, hook, host_root)
+
+    def inventory_part(self, inventory: Any) -> VendorPart:
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
+
+        return nvidia_part.part(inventory)
 
     def check_devices(
         self, part: VendorPart, host_root: str, dev_root: str | None
@@ -89,9 +123,10 @@ class NvidiaVendor:
         return {}
 
     def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
-        """Return None: the plugin queries NVML."""
-        del part, uuid, host_root
-        return None
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, part_usage
+
+        del host_root
+        return part_usage.free_memory(nvidia_part.own_part([part]), uuid)
 
     def absence(self, host_root: str, inventory: str | None = None) -> str:
         """Return why a node has no NVIDIA GPUs, "" if it may have some."""
@@ -170,9 +205,13 @@ class NvidiaVendor:
 
         return limited_gpus.limit_devices(library(), host_root)
 
-    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:  # noqa: ARG002
-        """Return nothing: NVML is asked."""
-        return {}
+    def process_reader(self, part: VendorPart, host_root: str) -> ProcessReader | None:
+        """Return what calls NVML, None without its library."""
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, part_usage
+
+        del host_root
+        own = nvidia_part.own_part([part])
+        return part_usage.NvmlProcesses(own) if own.library else None
 
     def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
         """Return whether the driver has the call, and the cgroups what it needs."""
@@ -197,10 +236,14 @@ class NvidiaVendor:
         del part, kinds, host_root
         return VendorLabels()
 
+    usage_source = "nvml"
+
     def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
-        """Return none: the plugin queries NVML."""
-        del part, host_root
-        return ()
+        """Return what NVML reports."""
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, part_usage
+
+        del host_root
+        return part_usage.usage(nvidia_part.own_part([part]))
 
     def support_facts(self) -> SupportFacts:
         """Return nothing: the bundle's own list has NVIDIA's files."""
@@ -234,38 +277,3 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.requests import nvidia_requests
 
         return nvidia_requests
-
-    def known_inventory(self) -> Node | None:
-        """Return what generate-cdi recorded."""
-        from gpuhook.vendors.nvidia.usage import nvidia_devices
-
-        return nvidia_devices.recorded_node()
-
-    def inventory_devices(self, inventory: Node) -> tuple[UsageDevice, ...]:
-        """Return the GPUs and the MIG instances."""
-        from gpuhook.vendors.nvidia.usage import nvidia_devices
-
-        return nvidia_devices.of_node(inventory)
-
-    def driver_version(self, inventory: Node) -> DriverVersion:
-        """Return the version of the user space, and that of CUDA."""
-        from gpuhook.vendors.vendor_inventory import DriverVersion as Version
-
-        return Version(inventory.driver.version, inventory.driver.cuda)
-
-    def described_node(
-        self,
-        inventory: Node,
-        settings: Settings,
-        *,
-        is_here: bool = True,
-        may_be_empty: bool = False,
-    ) -> NodeDescription:
-        """Return the node with a spec of its GPUs and the driver's files."""
-        from gpuhook.vendors.nvidia.spec.described_node import DescribedNode
-        from gpuhook.vendors.vendor_inventory import NodeDescription as Description
-
-        node = DescribedNode(
-            inventory, settings, is_elsewhere=not is_here, may_be_empty=may_be_empty
-        )
-        return Description(node, node.warnings)

@@ -20,6 +20,7 @@ from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import FileError, GpuhookError, printable
 from gpuhook.node import daemons
 from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.vendors.catalogue import vendor_of
 from gpuhook.vendors.nvidia.gpu import features
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 
@@ -194,11 +195,11 @@ def _label_parts(
 ) -> dict[str, LabelPart]:
     """Return the labels by vendor; those of the first vendor only if `node` is known."""
 
-    def facts() -> LabelFacts:
+    def facts(own: Node) -> LabelFacts:
         if host_root is None:
             return LabelFacts()
         # Without NVML: its facts are in the node, and a driver may hang.
-        asked = replace(known, driver=replace(known.driver, nvml=None))
+        asked = replace(own, driver=replace(own.driver, nvml=None))
         return label_facts.facts(asked, host_root, configuration.flags.gfd.machine_type_file)
 
     known = node or Node(Driver())
@@ -209,6 +210,5 @@ def _label_parts(
         offered = resources.offered(known, configuration, *others).resources
     except FileError:  # the strategy single cannot offer these GPUs together
         offered = ()
-    return label_parts.label_parts(
-        known, parts, offered, configuration, facts=facts, host_root=host_root
-    )
+    every = (vendor_of(known).inventory_part(known), *parts)
+    return label_parts.label_parts(every, offered, configuration, facts=facts, host_root=host_root)

@@ -30,16 +30,19 @@ from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.errors import fault
 from gpuhook.host.logs import logger
 from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 
 NODE = dump_file.load("t4")
 UUID = str(NODE.gpus[0].uuid)
-AWAY = NodeSnapshot(trouble=fault("GH1204", path="libnvidia-ml.so.1", reason="Driver Not Loaded"))
+NO_ANSWER = fault("GH1204", path="libnvidia-ml.so.1", reason="Driver Not Loaded")
+AWAY = NodeSnapshot(parts=(replace(nvidia_part.part(Node(Driver())), error=NO_ANSWER),))
 
 
 def snapshot(version: str = "580.1") -> NodeSnapshot:
     """Return a snapshot of a node with this driver version."""
     seen = replace(NODE, driver=replace(NODE.driver, nvml="/lib/nvml", module_version=version))
-    return NodeSnapshot(seen, seen)
+    return NodeSnapshot(parts=(nvidia_part.part(seen),))
 
 
 class Watch:
@@ -191,7 +194,7 @@ def test_dump_neither_reads_nor_writes_marks_of_this_machine(
     dump_service = HealthService(
         Health(), str(tmp_path), Triggers(), news, lambda _uuid, _xid: None, is_this_machine=False
     )
-    update(dump_service, NodeSnapshot(lost, lost, is_dump=True))
+    update(dump_service, NodeSnapshot(is_dump=True, parts=(nvidia_part.part(lost),)))
     dump_service.on_poll()
     assert dump_service._health.marks
     assert not {mark.gpu for mark in dump_service._health.marks} & {UUID}

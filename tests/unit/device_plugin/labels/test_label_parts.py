@@ -19,6 +19,7 @@ from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, 
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 from gpuhook.vendors.vendor_part import VendorPart
 from tests.unit.offering import T4
 from tests.unit.vendors.amd.labels.test_amd_labels import MI300X_BYTES, gpu, mi300x
@@ -44,15 +45,14 @@ def parts(
     amd: AmdNode,
     *offered: Resource,
     nvidia: Node = NONE,
-    facts: Any = LabelFacts,
+    facts: Any = lambda _: LabelFacts(),
     part: Any = MappingProxyType({}),
     **own: Any,
 ) -> dict[str, LabelPart]:
     configuration = Configuration(own=Own(**own))
     theirs = () if nvidia is NONE else resources.offered(nvidia, configuration).resources
     return label_parts(
-        nvidia,
-        [VendorPart("amd.com", amd, **part)],
+        [nvidia_part.part(nvidia), VendorPart("amd.com", amd, **part)],
         (*theirs, *offered),
         configuration,
         facts=facts,
@@ -145,7 +145,7 @@ def test_accelerator_of_a_node_with_amd_only() -> None:
 
 
 def test_vendor_that_fails_costs_no_label_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails() -> LabelFacts:
+    def fails(_: Node) -> LabelFacts:
         raise OSError("NVML hangs")
 
     without = parts(mi300x(), offer(mi300x()), nvidia=T4, facts=fails)

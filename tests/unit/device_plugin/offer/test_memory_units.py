@@ -137,7 +137,7 @@ def test_policy_of_memory_units_is_used() -> None:
     free = [unit.id for unit in offered.units]
     for policy, best in (("packed", "GPU-1::0"), (SPREAD, "GPU-0::0")):
         configuration = Configuration(sharing=Sharing(MEMORY_UNITS, policy=policy))
-        known = KnownNode(NO_LINKS, configuration)
+        known = KnownNode(configuration)
         assert KubeletAnswers(known, lambda _: None).preferred(offered, free, [], 1) == [best]
 
 
