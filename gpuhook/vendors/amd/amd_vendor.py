@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
+    from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.plugin_place import PluginPlace
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
-    from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
         DriverMounts,
@@ -237,24 +237,23 @@ class AmdVendor:
 
         return amd_labels.DEFAULT_KINDS
 
-    def labels(
-        self, part: VendorPart, kinds: Collection[str], host_root: str | None
-    ) -> VendorLabels:
-        """Return the labels of AMD's node labeller."""
+    def labels(self, part: VendorPart, offer: LabelOffer, host_root: str | None) -> VendorLabels:
+        """Return the labels of AMD's node labeller, and of the sharing of the devices."""
         from gpuhook.vendors.amd.labels import amd_labels, asic_family, firmware_versions
 
         node = amd_labels.usable(_node(part), part.lost, part.trouble)
+        unread, firmware, kinds = "", [], offer.kinds
         if host_root is None:
             unread = amd_labels.FIRMWARE if "firmware" in kinds else ""
-            return replace(amd_labels.labels(node, kinds), unread=unread)
-        root = host_root.rstrip("/")
-        if "family" in kinds:
-            node = asic_family.with_families(node, root)
-        firmware = []
-        if "firmware" in kinds:
-            addresses = [gpu.pci_address for gpu in node.gpus]
-            firmware = [firmware_versions.firmware_versions(root, one) for one in addresses]
-        return amd_labels.labels(node, kinds, firmware)
+        else:
+            root = host_root.rstrip("/")
+            if "family" in kinds:
+                node = asic_family.with_families(node, root)
+            if "firmware" in kinds:
+                addresses = [gpu.pci_address for gpu in node.gpus]
+                firmware = [firmware_versions.firmware_versions(root, one) for one in addresses]
+        found = amd_labels.with_sharing(amd_labels.labels(node, kinds, firmware), node, offer)
+        return replace(found, unread=unread)
 
     usage_source = "amd"
 

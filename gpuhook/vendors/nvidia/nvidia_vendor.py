@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
+    from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.plugin_place import PluginPlace
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
-    from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
         DriverMounts,
@@ -214,14 +214,15 @@ class NvidiaVendor:
 
     default_label_kinds: tuple[str, ...] = ()
 
-    def labels(
-        self, part: VendorPart, kinds: Collection[str], host_root: str | None
-    ) -> VendorLabels:
-        """Return none: NVIDIA's labels describe the offer (device_plugin/labels/node_labels.py)."""
-        from gpuhook.vendors.vendor_labels import VendorLabels
+    def labels(self, part: VendorPart, offer: LabelOffer, host_root: str | None) -> VendorLabels:
+        """Return the labels of NVIDIA's GPU feature discovery."""
+        from gpuhook.vendors.nvidia.labels import label_facts, nvidia_labels
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
 
-        del part, kinds, host_root
-        return VendorLabels()
+        own, facts = nvidia_part.own_part([part]), label_facts.LabelFacts()
+        if host_root is not None:
+            facts = label_facts.facts(own.seen, host_root, offer.machine_file)
+        return nvidia_labels.labels(own.node, offer, facts)
 
     usage_source = "nvml"
 
