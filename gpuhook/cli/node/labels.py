@@ -25,7 +25,7 @@ from gpuhook.device_plugin.labels.label_parts import label_parts, merged
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import DriverError, FileError, GpuhookError
 from gpuhook.host import console
-from gpuhook.node import driver_worker
+from gpuhook.vendors import driver_worker
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
