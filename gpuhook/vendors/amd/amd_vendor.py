@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Any, cast
 
 from gpuhook.vendors.amd.hot import amd_words
@@ -241,21 +240,9 @@ class AmdVendor:
 
     def labels(self, part: VendorPart, offer: LabelOffer, host_root: str | None) -> VendorLabels:
         """Return the labels of AMD's node labeller, and of the sharing of the devices."""
-        from gpuhook.vendors.amd.labels import amd_labels, asic_family, firmware_versions
+        from gpuhook.vendors.amd.labels import part_labels
 
-        node = amd_labels.usable(_node(part), part.lost, part.trouble)
-        unread, firmware, kinds = "", [], offer.kinds
-        if host_root is None:
-            unread = amd_labels.FIRMWARE if "firmware" in kinds else ""
-        else:
-            root = host_root.rstrip("/")
-            if "family" in kinds:
-                node = asic_family.with_families(node, root)
-            if "firmware" in kinds:
-                addresses = [gpu.pci_address for gpu in node.gpus]
-                firmware = [firmware_versions.firmware_versions(root, one) for one in addresses]
-        found = amd_labels.with_sharing(amd_labels.labels(node, kinds, firmware), node, offer)
-        return replace(found, unread=unread)
+        return part_labels.part_labels(part, offer, host_root)
 
     usage_source = "amd"
 

@@ -17,9 +17,8 @@ import string
 from collections import Counter
 from dataclasses import replace
 
-from gpuhook.vendors.amd.hot.amd_words import KIND, VENDOR
+from gpuhook.vendors.amd.hot.amd_words import KIND
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDriver
-from gpuhook.vendors.labels import sharing_labels
 from gpuhook.vendors.labels.vendor_labels import VendorLabels
 
 TYPE_CHECKING = False
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdGpu, AmdNode
-    from gpuhook.vendors.labels.vendor_labels import LabelOffer
 
 STABLE, BETA = f"{KIND}.", f"beta.{KIND}."
 # The kinds of labels: the options of AMD's labeller. The default ones are those of AMD's operator.
@@ -86,18 +84,6 @@ def labels(
             text = _of_node(kind, node, gpus)
             values |= {} if text is None else {STABLE + kind: _value(text, _MAX_LENGTH)}
     return VendorLabels(values, OWNED, is_owner=True, warnings=tuple(warnings))
-
-
-def with_sharing(found: VendorLabels, node: AmdNode, offer: LabelOffer) -> VendorLabels:
-    """Return the labels with those of how the devices of `node` are offered."""
-    usable = {device.id for gpu in node.gpus for device in gpu.devices}
-    groups = sharing_labels.sharing_groups(offer.of(usable))
-    return replace(
-        found,
-        values=found.values | sharing_labels.sharing_labels(VENDOR, groups),
-        names=f"{found.names}|{sharing_labels.sharing_names(VENDOR)}",
-        model=groups[0].model if groups else "",
-    )
 
 
 def _gibibytes(device: AmdDevice) -> str | None:
