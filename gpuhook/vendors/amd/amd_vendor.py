@@ -46,6 +46,7 @@ class AmdVendor:
     title = "AMD"
     domain = amd_words.VENDOR
     vocabulary = amd_words.VOCABULARY
+    usual_resources = r"amd\.com/(gpu|gpumem|[sdtqc]px_nps[1248])(\.shared)?"
     unshared: Mapping[str, str] = {
         "mps": "AMD GPUs have no MPS",
         "timeSlice": _SLICES,
@@ -124,19 +125,14 @@ class AmdVendor:
     def check_devices(
         self, part: VendorPart, host_root: str, dev_root: str | None
     ) -> dict[str, DeviceCheck]:
-        from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
         from gpuhook.vendors.amd.plugin import amd_health
 
-        if not isinstance(part.inventory, AmdNode):
-            return {}
-        return amd_health.check_devices(part.inventory, host_root, dev_root)
+        return amd_health.check_devices(_node(part), host_root, dev_root)
 
     def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
-        from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
         from gpuhook.vendors.amd.plugin import amd_health
 
-        node = part.inventory
-        return amd_health.free_memory(node, uuid, host_root) if isinstance(node, AmdNode) else None
+        return amd_health.free_memory(_node(part), uuid, host_root)
 
     def absence(self, host_root: str, inventory: str | None = None) -> str:
         """Return why a node has no AMD GPUs, "" if it may have some."""

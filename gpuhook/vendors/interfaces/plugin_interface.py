@@ -30,6 +30,10 @@ class PluginVendor(Protocol):
         """The vendor's exporter that judges the health of its GPUs, None without one."""
 
     @property
+    def usual_resources(self) -> str:
+        """The pattern of the names that the vendor's plugin and gpuhook offer by default."""
+
+    @property
     def unshared(self) -> Mapping[str, str]:
         """The reasons for each key of the plugin's `sharing` that the vendor's GPUs do not have."""
 

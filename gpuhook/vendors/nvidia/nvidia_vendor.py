@@ -43,6 +43,9 @@ class NvidiaVendor:
     domain = nvidia_words.VENDOR
     vocabulary = nvidia_words.VOCABULARY
     exporter: ExporterWords | None = None
+    usual_resources = (
+        r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-[1-7]g\.[0-9]{1,3}gb([.+][a-z0-9.]+)?(\.shared)?)"
+    )
     unshared: Mapping[str, str] = {"computeMask": "NVIDIA's driver has no such variable"}
 
     def owns(self, inventory: object) -> bool:
