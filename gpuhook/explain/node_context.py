@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
-from gpuhook.node import driver_worker
 from gpuhook.node.described_devices import further_devices
 from gpuhook.node.kept_log import KeptLog
 from gpuhook.node.spec_node import awaited_refreshes, first_node
 from gpuhook.usage import usage_devices
+from gpuhook.vendors import driver_worker
 from gpuhook.vendors.catalogue import vendor_of, vendor_of_node
 from gpuhook.vendors.spec_choices import DESCRIBED
 from gpuhook.vendors.vendor_part import plugin_vendor

@@ -85,7 +85,7 @@ def _turns() -> dict[str, dict[str, str]]:
     They are the values that the device plugin has set, else those that generate-cdi recorded.
     """
     found = {gpu: turns for vendor in vendors() for gpu, turns in vendor.noted_turns().items()}
-    for (gpu, kind), note in saved_policies.read(recovery_evidence.read().boot).items():
+    for (gpu, kind), note in saved_policies.read(recovery_evidence.boot_id()).items():
         found.setdefault(gpu, {})[kind.replace(" ", "_")] = note.ours
     return found
 

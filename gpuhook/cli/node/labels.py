@@ -22,11 +22,10 @@ from gpuhook.device_plugin.config.overrides import read_overrides
 from gpuhook.device_plugin.config.plugin_options import LABEL_OPTIONS, OPTIONS
 from gpuhook.device_plugin.labels import feature_file
 from gpuhook.device_plugin.labels.label_parts import label_parts, merged
-from gpuhook.device_plugin.labels.node_labels import LabelFacts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import DriverError, FileError, GpuhookError
 from gpuhook.host import console
-from gpuhook.node import driver_worker
+from gpuhook.vendors import driver_worker
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
@@ -224,7 +223,6 @@ def _labels(configuration: Configuration, start: int, node_of: dict[str, Any]) -
         [nvidia_part.part(node), *others],
         offered,
         configuration,
-        facts=lambda node: _facts(node, node_of, flags.gfd.machine_type_file),
         host_root=None if node_of["inventory"] is not None else node_of["host_root"],
         timestamp=None if flags.gfd.no_timestamp else start,
     )
@@ -255,15 +253,6 @@ def _vendor_parts(node_of: dict[str, Any]) -> list[VendorPart]:
         else:
             found += [] if part is None else [part]
     return found
-
-
-def _facts(node: Node, node_of: dict[str, Any], machine_file: str) -> LabelFacts:
-    """Return the facts of this machine; none for the node of --inventory."""
-    if node_of["inventory"] is not None:
-        return LabelFacts()
-    from gpuhook.device_plugin.labels import label_facts
-
-    return label_facts.facts(node, node_of["host_root"], machine_file)
 
 
 def _write(update: _Update, show: Callable[[dict[str, str]], str], found: dict[str, str]) -> None:

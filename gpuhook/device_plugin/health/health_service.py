@@ -13,7 +13,11 @@ from functools import partial
 
 from gpuhook.device_plugin.health import health_marks, recovery_evidence
 from gpuhook.device_plugin.health.gpu_health import GpuHealth
-from gpuhook.device_plugin.health.nvml_watcher import (
+from gpuhook.device_plugin.triggers import Reason
+from gpuhook.vendors.nvidia.hot.vocabulary import VENDOR
+from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_events
+from gpuhook.vendors.nvidia.plugin import nvidia_part
+from gpuhook.vendors.nvidia.plugin.nvml_watcher import (
     LONGEST_PAUSE,
     Message,
     Watcher,
@@ -22,10 +26,6 @@ from gpuhook.device_plugin.health.nvml_watcher import (
     XidReport,
     poster,
 )
-from gpuhook.device_plugin.triggers import Reason
-from gpuhook.vendors.nvidia.hot.vocabulary import VENDOR
-from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_events
-from gpuhook.vendors.nvidia.plugin import nvidia_part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.offered_devices import Device
     from gpuhook.device_plugin.triggers import Triggers
 
+_MODULE = "nvidia"  # of the kernel
 _STOP_TIMEOUT = 5.0  # seconds
 _DRIVER_TIMEOUT = 60.0  # seconds; NVML's start wakes every GPU, a few seconds for each
 
@@ -70,7 +71,7 @@ class HealthService:
         self._notifier = notifier
         self._count_xid = count_xid
         self._clear_others = clear_others
-        evidence = recovery_evidence.read((), host_root)
+        evidence = recovery_evidence.read({}, _MODULE, host_root)
         stored = health_marks.read() if is_this_machine else ()
         self._health = GpuHealth(settings, evidence, stored)
         self._version = self._stored = self._health.version
@@ -94,7 +95,8 @@ class HealthService:
         """Apply a snapshot of the node, and watch its GPUs."""
         own = nvidia_part.own_part(snapshot.parts)
         gpus = () if own.error is not None else own.seen.gpus
-        evidence = recovery_evidence.read(gpus, self._host_root)
+        slots = {gpu.uuid: gpu.pci_bus_id for gpu in gpus if gpu.uuid and gpu.pci_bus_id}
+        evidence = recovery_evidence.read(slots, _MODULE, self._host_root)
         self._report_ended(self._health.update_evidence(evidence))
         if own.error is not None:
             self._is_driver_gone = True

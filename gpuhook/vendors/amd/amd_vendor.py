@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Any, cast
 
 from gpuhook.vendors.amd.amd_inventories import AmdInventories
@@ -21,17 +20,16 @@ if TYPE_CHECKING:
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
     from gpuhook.vendors.interfaces.request_interface import ContainerRequests
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
+    from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.plugin_place import PluginPlace
+    from gpuhook.vendors.spec_call import SpecCall, SpecOptions
+    from gpuhook.vendors.spec_case import SpecCase, SpecLook
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
-    from gpuhook.vendors.vendor_inventory import (
-        NodePlace,
-        VendorInventory,
-    )
-    from gpuhook.vendors.vendor_labels import VendorLabels
+    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
         DriverMounts,
@@ -51,6 +49,7 @@ class AmdVendor(AmdInventories):
     domain = amd_words.VENDOR
     vocabulary = amd_words.VOCABULARY
     capability_words: tuple[str, ...] = ()
+    usual_resources = r"amd\.com/(gpu|gpumem|[sdtqc]px_nps[1248])(\.shared)?"
     unshared: Mapping[str, str] = {
         "mps": "AMD GPUs have no MPS",
         "timeSlice": _SLICES,
@@ -134,19 +133,14 @@ class AmdVendor(AmdInventories):
     def check_devices(
         self, part: VendorPart, host_root: str, dev_root: str | None
     ) -> dict[str, DeviceCheck]:
-        from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
         from gpuhook.vendors.amd.plugin import amd_health
 
-        if not isinstance(part.inventory, AmdNode):
-            return {}
-        return amd_health.check_devices(part.inventory, host_root, dev_root)
+        return amd_health.check_devices(_node(part), host_root, dev_root)
 
     def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
-        from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
         from gpuhook.vendors.amd.plugin import amd_health
 
-        node = part.inventory
-        return amd_health.free_memory(node, uuid, host_root) if isinstance(node, AmdNode) else None
+        return amd_health.free_memory(_node(part), uuid, host_root)
 
     def absence(self, host_root: str, inventory: str | None = None) -> str:
         """Return why a node has no AMD GPUs, "" if it may have some."""
@@ -165,8 +159,8 @@ class AmdVendor(AmdInventories):
 
         return amd_node.describe
 
-    def summary(self, host_root: str) -> GpuSummary | None:
-        """Return the GPUs of a node for `gpuhook setup`, None without any."""
+    def summary(self, host_root: str, inventory: object | None) -> GpuSummary | None:  # noqa: ARG002
+        """Return the GPUs of sysfs."""
         from gpuhook.vendors.amd.spec import amd_node
 
         return amd_node.summary(host_root)
@@ -253,24 +247,11 @@ class AmdVendor(AmdInventories):
 
         return amd_labels.DEFAULT_KINDS
 
-    def labels(
-        self, part: VendorPart, kinds: Collection[str], host_root: str | None
-    ) -> VendorLabels:
-        """Return the labels of AMD's node labeller."""
-        from gpuhook.vendors.amd.labels import amd_labels, asic_family, firmware_versions
+    def labels(self, part: VendorPart, offer: LabelOffer, host_root: str | None) -> VendorLabels:
+        """Return the labels of AMD's node labeller, and of the sharing of the devices."""
+        from gpuhook.vendors.amd.labels import part_labels
 
-        node = amd_labels.usable(_node(part), part.lost, part.trouble)
-        if host_root is None:
-            unread = amd_labels.FIRMWARE if "firmware" in kinds else ""
-            return replace(amd_labels.labels(node, kinds), unread=unread)
-        root = host_root.rstrip("/")
-        if "family" in kinds:
-            node = asic_family.with_families(node, root)
-        firmware = []
-        if "firmware" in kinds:
-            addresses = [gpu.pci_address for gpu in node.gpus]
-            firmware = [firmware_versions.firmware_versions(root, one) for one in addresses]
-        return amd_labels.labels(node, kinds, firmware)
+        return part_labels.part_labels(part, offer, host_root)
 
     usage_source = "amd"
 
@@ -314,6 +295,28 @@ class AmdVendor(AmdInventories):
         from gpuhook.vendors.amd.spec import amd_requests
 
         return amd_requests
+
+    @property
+    def own_options(self) -> frozenset[str]:
+        """The version of CDI, which decides who may open the device nodes."""
+        from gpuhook.vendors.amd.spec import amd_spec_call
+
+        return amd_spec_call.OWN_OPTIONS
+
+    def spec_call(self, options: SpecOptions) -> SpecCall:
+        """Return the call; its spec has device nodes alone."""
+        from gpuhook.vendors.amd.spec import amd_spec_call
+
+        return amd_spec_call.spec_call(options)
+
+    def spec_cases(self, look: SpecLook) -> list[SpecCase]:
+        """Return the cases, by the options in the specs and by new specs."""
+        from gpuhook.vendors.amd.spec import amd_refresh
+
+        return amd_refresh.spec_cases(look)
+
+    def forget_spec(self, path: str) -> None:
+        """Do nothing: the options are in the spec."""
 
 
 def _node(part: VendorPart) -> AmdNode:

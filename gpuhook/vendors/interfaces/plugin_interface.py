@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from gpuhook.cdi.hot.container_edits import Spec
+    from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
     from gpuhook.vendors.plugin_place import PluginPlace
     from gpuhook.vendors.usage_device import UsageDevice
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
-    from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
         DriverMounts,
@@ -28,6 +28,10 @@ class PluginVendor(Protocol):
     @property
     def exporter(self) -> ExporterWords | None:
         """The vendor's exporter that judges the health of its GPUs, None without one."""
+
+    @property
+    def usual_resources(self) -> str:
+        """The pattern of the names that the vendor's plugin and gpuhook offer by default."""
 
     @property
     def unshared(self) -> Mapping[str, str]:
@@ -123,10 +127,8 @@ class PluginVendor(Protocol):
     def default_label_kinds(self) -> tuple[str, ...]:
         """Those that a configuration which chooses none has."""
 
-    def labels(
-        self, part: VendorPart, kinds: Collection[str], host_root: str | None
-    ) -> VendorLabels:
-        """Return the labels that the devices of a part and their driver give a node.
+    def labels(self, part: VendorPart, offer: LabelOffer, host_root: str | None) -> VendorLabels:
+        """Return the labels that the devices of a part, their driver and their offer give a node.
 
         `host_root` is where the node's files are, None for a node that is not this machine.
         """

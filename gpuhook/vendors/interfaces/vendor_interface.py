@@ -9,6 +9,7 @@ from gpuhook.vendors.interfaces.inventory_interface import InventoryVendor
 from gpuhook.vendors.interfaces.memory_interface import LimitVendor
 from gpuhook.vendors.interfaces.plugin_interface import PluginVendor
 from gpuhook.vendors.interfaces.request_interface import RequestVendor
+from gpuhook.vendors.interfaces.spec_interface import SpecVendor
 from gpuhook.vendors.interfaces.usage_interface import UsageVendor
 
 TYPE_CHECKING = False
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from gpuhook.request.parse import Vocabulary
 
 
-class Vendor(InventoryVendor, RequestVendor, UsageVendor, PluginVendor, LimitVendor, Protocol):
+class Vendor(
+    InventoryVendor, SpecVendor, RequestVendor, UsageVendor, PluginVendor, LimitVendor, Protocol
+):
     """The name of a vendor, and its answers by feature."""
 
     @property

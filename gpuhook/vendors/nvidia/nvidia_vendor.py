@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
+    from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
     from gpuhook.vendors.interfaces.request_interface import ContainerRequests
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
+    from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.plugin_place import PluginPlace
+    from gpuhook.vendors.spec_call import SpecCall, SpecOptions
+    from gpuhook.vendors.spec_case import SpecCase, SpecLook
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
-    from gpuhook.vendors.vendor_inventory import (
-        NodePlace,
-        VendorInventory,
-    )
-    from gpuhook.vendors.vendor_labels import VendorLabels
+    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
         DriverMounts,
@@ -47,6 +47,9 @@ class NvidiaVendor(NvidiaInventories):
     capability_words = nvidia_words.CAPABILITIES
     parse_capabilities = staticmethod(nvidia_words.parse_capabilities)
     exporter: ExporterWords | None = None
+    usual_resources = (
+        r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-[1-7]g\.[0-9]{1,3}gb([.+][a-z0-9.]+)?(\.shared)?)"
+    )
     unshared: Mapping[str, str] = {"computeMask": "NVIDIA's driver has no such variable"}
 
     def owns(self, inventory: object) -> bool:
@@ -147,8 +150,12 @@ class NvidiaVendor(NvidiaInventories):
     def spec_maker(self) -> None:
         """Return None: a spec has the driver's files, too."""
 
-    def summary(self, host_root: str) -> None:
-        """Return None: doctor reads the driver and its GPUs."""
+    def summary(self, host_root: str, inventory: object | None) -> GpuSummary | None:  # noqa: ARG002
+        """Return the GPUs of doctor's inventory."""
+        from gpuhook.vendors.nvidia.gpu import nvidia_summary
+        from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+        return nvidia_summary.summary(inventory) if isinstance(inventory, Node) else None
 
     def read_inventory(self, place: NodePlace) -> VendorInventory:
         """Return what the driver reports."""
@@ -227,14 +234,15 @@ class NvidiaVendor(NvidiaInventories):
 
     default_label_kinds: tuple[str, ...] = ()
 
-    def labels(
-        self, part: VendorPart, kinds: Collection[str], host_root: str | None
-    ) -> VendorLabels:
-        """Return none: NVIDIA's labels describe the offer (device_plugin/labels/node_labels.py)."""
-        from gpuhook.vendors.vendor_labels import VendorLabels
+    def labels(self, part: VendorPart, offer: LabelOffer, host_root: str | None) -> VendorLabels:
+        """Return the labels of NVIDIA's GPU feature discovery."""
+        from gpuhook.vendors.nvidia.labels import label_facts, nvidia_labels
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
 
-        del part, kinds, host_root
-        return VendorLabels()
+        own, facts = nvidia_part.own_part([part]), label_facts.LabelFacts()
+        if host_root is not None:
+            facts = label_facts.facts(own.seen, host_root, offer.machine_file)
+        return nvidia_labels.labels(own.node, offer, facts)
 
     usage_source = "nvml"
 
@@ -277,3 +285,27 @@ class NvidiaVendor(NvidiaInventories):
         from gpuhook.vendors.nvidia.requests import nvidia_requests
 
         return nvidia_requests
+
+    @property
+    def own_options(self) -> frozenset[str]:
+        """The options of the driver's files, of MIG instances and of Tegra."""
+        from gpuhook.vendors.nvidia.spec import generate_options
+
+        return generate_options.OWN_OPTIONS
+
+    def spec_call(self, options: SpecOptions) -> SpecCall:
+        """Return the call; its spec has the files of the driver."""
+        from gpuhook.vendors.nvidia.generate import driver_spec
+
+        return driver_spec.spec_call(options)
+
+    def spec_cases(self, look: SpecLook) -> list[SpecCase]:
+        """Return the cases, by the records of generate-cdi and the hooks of the specs."""
+        from gpuhook.vendors.nvidia.generate import driver_refresh
+
+        return driver_refresh.spec_cases(look)
+
+    def forget_spec(self, path: str) -> None:
+        from gpuhook.vendors.nvidia.spec import spec_records
+
+        spec_records.forget(path)

@@ -14,8 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuhook.device_plugin.labels import label_facts, label_parts, node_labels
-from gpuhook.device_plugin.labels.node_labels import PREFIX, LabelFacts
+from gpuhook.device_plugin.labels import label_parts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import FileError, GpuhookError, printable
 from gpuhook.node import daemons
@@ -23,6 +22,7 @@ from gpuhook.node.node_tree import DirectoryTree
 from gpuhook.vendors.catalogue import vendor_of
 from gpuhook.vendors.nvidia.gpu import features
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.nvidia.labels.nvidia_labels import PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -175,12 +175,12 @@ def scheduling_node(
         for key, value in label_parts.merged(found.values()).items()
         if key not in unknown and not key.endswith(_BY_DRIVER)
     }
-    owned = [node_labels.OWNED] if node is not None else []
+    owned = (part.names for part in found.values())
     return SchedulingNode(
         source="the labels that gpuhook writes",
         labels=labels,
         name=name,
-        owned=tuple(filter(None, [*owned, *(part.owned for part in found.values())])),
+        owned=tuple(filter(None, owned)),
         unknown=frozenset(unknown),
         unread=tuple(filter(None, (part.unread for part in found.values()))),
     )
@@ -193,15 +193,9 @@ def _label_parts(
     parts: Sequence[VendorPart],
 ) -> dict[str, LabelPart]:
     """Return the labels by vendor; those of the first vendor only if `node` is known."""
-
-    def facts(own: Node) -> LabelFacts:
-        if host_root is None:
-            return LabelFacts()
-        # Without NVML: its facts are in the node, and a driver may hang.
-        asked = replace(own, driver=replace(own.driver, nvml=None))
-        return label_facts.facts(asked, host_root, configuration.flags.gfd.machine_type_file)
-
     known = node or Node(Driver())
+    # Without NVML: its facts are in the node, and a driver may hang.
+    known = replace(known, driver=replace(known.driver, nvml=None))
     if node is None and not parts:
         return {}
     others = [part.inventory for part in parts]
@@ -209,5 +203,6 @@ def _label_parts(
         offered = resources.offered(known, configuration, *others).resources
     except FileError:  # the strategy single cannot offer these GPUs together
         offered = ()
-    every = (vendor_of(known).inventory_part(known), *parts)
-    return label_parts.label_parts(every, offered, configuration, facts=facts, host_root=host_root)
+    own = [] if node is None else [vendor_of(known).inventory_part(known)]
+    every = [*own, *parts]
+    return label_parts.label_parts(every, offered, configuration, host_root=host_root)

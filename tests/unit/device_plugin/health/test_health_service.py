@@ -14,16 +14,8 @@ from structlog.testing import capture_logs
 
 from gpuhook.device_plugin.config.gpuhook_section import Health
 from gpuhook.device_plugin.health import health_marks, health_service
-from gpuhook.device_plugin.health import recovery_evidence as health_evidence
 from gpuhook.device_plugin.health.health_marks import HealthMark
 from gpuhook.device_plugin.health.health_service import HealthService
-from gpuhook.device_plugin.health.nvml_watcher import (
-    Actions,
-    Message,
-    WatchFailed,
-    WatchStarted,
-    XidReport,
-)
 from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.triggers import Reason, Triggers
@@ -32,6 +24,13 @@ from gpuhook.host.logs import logger
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 from gpuhook.vendors.nvidia.plugin import nvidia_part
+from gpuhook.vendors.nvidia.plugin.nvml_watcher import (
+    Actions,
+    Message,
+    WatchFailed,
+    WatchStarted,
+    XidReport,
+)
 
 NODE = dump_file.load("t4")
 UUID = str(NODE.gpus[0].uuid)
@@ -149,20 +148,6 @@ def test_messages_of_a_replaced_watch_are_ignored(service: HealthService) -> Non
     assert service._health.version == version
     new.post(XidReport(UUID, 79))
     assert service._health.version > version
-
-
-@pytest.mark.parametrize(
-    ("bus_id", "name"),
-    [
-        ("00000000:00:1E.0", "0000:00:1e.0"),
-        ("00010000:17:00.0", "10000:17:00.0"),
-        ("garbage", "garbage:"),
-    ],
-)
-def test_pci_bus_id_is_converted_to_its_sysfs_name(bus_id: str, name: str) -> None:
-    assert health_evidence._sysfs_name(bus_id) == name
-    gpu = replace(NODE.gpus[0], pci_bus_id=bus_id + "\0")
-    assert health_evidence.read([gpu]).slots == {}
 
 
 def test_failed_write_of_marks_is_retried(
