@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
-from gpuhook.node import driver_worker
 from gpuhook.node.described_devices import further_devices
 from gpuhook.node.kept_log import KeptLog
 from gpuhook.node.spec_node import awaited_refreshes, first_node
 from gpuhook.usage import usage_devices
+from gpuhook.vendors import driver_worker
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.spec.described_node import DescribedNode
 from gpuhook.vendors.nvidia.usage import nvidia_devices

@@ -26,7 +26,7 @@ from gpuhook.device_plugin.labels.node_labels import LabelFacts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import DriverError, FileError, GpuhookError
 from gpuhook.host import console
-from gpuhook.node import driver_worker
+from gpuhook.vendors import driver_worker
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node

@@ -28,9 +28,9 @@ from gpuhook.compare.items.mount_items import ContainerMounts
 from gpuhook.containers.warm import state_roots
 from gpuhook.host.hot.settings import Settings
 from gpuhook.kernel import mountinfo
-from gpuhook.node import driver_worker
 from gpuhook.node.kept_log import KeptLog
 from gpuhook.usage import node_usage
+from gpuhook.vendors import driver_worker
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
