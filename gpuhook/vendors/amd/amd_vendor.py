@@ -6,28 +6,24 @@ from __future__ import annotations
 import os
 from typing import Any, cast
 
-from gpuhook.vendors.amd.amd_inventories import AmdInventories
+from gpuhook.vendors.amd.amd_inventory_vendor import AmdInventoryVendor
 from gpuhook.vendors.amd.hot import amd_words
+from gpuhook.vendors.amd.usage.amd_usage_vendor import AmdUsageVendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-    from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.gpu_summary import GpuSummary
-    from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
     from gpuhook.vendors.interfaces.request_interface import ContainerRequests
-    from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
-    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.plugin_place import PluginPlace
     from gpuhook.vendors.spec_call import SpecCall, SpecOptions
     from gpuhook.vendors.spec_case import SpecCase, SpecLook
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
-    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
+    from gpuhook.vendors.usage_device import UsageDevice
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_part import (
@@ -41,7 +37,7 @@ _EXPORTER = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.s
 _SLICES = "amdgpu has no setting for it"
 
 
-class AmdVendor(AmdInventories):
+class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
     """AMD."""
 
     name = "amd"
@@ -177,61 +173,11 @@ class AmdVendor(AmdInventories):
 
         return amd_tables.of_document(document, file)
 
-    @property
-    def traces(self) -> ContainerTraces:
-        """AMD shares the names of DRM nodes with other drivers."""
-        from gpuhook.vendors.amd.usage import amd_traces
-
-        return amd_traces
-
-    def opened_usage(
-        self,
-        library: FindLibrary,  # noqa: ARG002 # AMD's usage needs none
-    ) -> AbstractContextManager[Callable[[], UsageLook]]:
-        """Read sysfs, KFD and procfs."""
-        from gpuhook.vendors.amd.usage import amd_reading
-
-        return amd_reading.opened()
-
-    def known_devices(self) -> tuple[UsageDevice, ...]:
-        """Return the devices of sysfs."""
-        from gpuhook.vendors.amd.usage import amd_reading
-
-        return amd_reading.known_devices()
-
-    def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
-        """Return the devices of the key `amd`."""
-        from gpuhook.vendors.amd.usage import amd_reading
-
-        return amd_reading.file_devices(name)
-
-    def noted_nodes(self) -> dict[str, str]:
-        """Return nothing: sysfs has the devices."""
-        return {}
-
     def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
         """Return HSA_CU_MASK, unless a share is too small or the order of the GPUs matters."""
         from gpuhook.vendors.amd.system import cu_mask
 
         return cu_mask.variables(shares)
-
-    def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:  # noqa: ARG002
-        """Return the GPUs and partitions in sysfs."""
-        from gpuhook.vendors.amd.system import vram_support
-
-        return vram_support.limit_devices(host_root)
-
-    def process_reader(self, part: VendorPart, host_root: str) -> ProcessReader | None:
-        """Return what reads KFD and the fdinfo of DRM clients."""
-        from gpuhook.vendors.amd.usage.part_processes import KernelProcesses
-
-        return KernelProcesses(host_root) if _node(part).gpus else None
-
-    def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
-        """Return whether the kernel's controller dmem limits the memory of this node's GPUs."""
-        from gpuhook.vendors.amd.system import vram_support
-
-        return vram_support.limit_support(host_root)
 
     @property
     def label_kinds(self) -> tuple[str, ...]:
@@ -272,22 +218,6 @@ class AmdVendor(AmdInventories):
         from gpuhook.vendors.amd.system import amd_support
 
         return amd_support.support_inventory(host_root, dev_root)
-
-    def is_device_id(self, name: str) -> bool:
-        """Return whether a name is that of a partition; a PCI address may be any device's."""
-        from gpuhook.vendors.amd.hot import amd_sysfs
-
-        return amd_sysfs.partition_id(name) == name
-
-    def noted_turns(self) -> dict[str, dict[str, str]]:
-        """Return nothing: amdgpu has no setting for them."""
-        return {}
-
-    def isolation(self, use: SharedUse) -> Isolation:
-        """Return the sentences of a GPU, or of a part of one."""
-        from gpuhook.vendors.amd.usage import amd_isolation
-
-        return amd_isolation.isolation_of(use)
 
     @property
     def requests(self) -> ContainerRequests:

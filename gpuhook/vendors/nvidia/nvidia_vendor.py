@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot import vocabulary as nvidia_words
-from gpuhook.vendors.nvidia.nvidia_inventories import NvidiaInventories
+from gpuhook.vendors.nvidia.nvidia_inventory_vendor import NvidiaInventoryVendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
-    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
         DriverMounts,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     )
 
 
-class NvidiaVendor(NvidiaInventories):
+class NvidiaVendor(NvidiaInventoryVendor):
     """NVIDIA."""
 
     name = "nvidia"
@@ -51,11 +50,6 @@ class NvidiaVendor(NvidiaInventories):
         r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-[1-7]g\.[0-9]{1,3}gb([.+][a-z0-9.]+)?(\.shared)?)"
     )
     unshared: Mapping[str, str] = {"computeMask": "NVIDIA's driver has no such variable"}
-
-    def owns(self, inventory: object) -> bool:
-        from gpuhook.vendors.nvidia.inventory.inventory import Node
-
-        return isinstance(inventory, Node)
 
     def named_devices(self, inventory: Any, rules: NamingRules) -> NamedDevices:
         from gpuhook.vendors.nvidia.gpu import gpu_resources
@@ -156,18 +150,6 @@ class NvidiaVendor(NvidiaInventories):
         from gpuhook.vendors.nvidia.inventory.inventory import Node
 
         return nvidia_summary.summary(inventory) if isinstance(inventory, Node) else None
-
-    def read_inventory(self, place: NodePlace) -> VendorInventory:
-        """Return what the driver reports."""
-        from gpuhook.vendors.nvidia import inventory_tables
-
-        return inventory_tables.read(place)
-
-    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
-        """Return what a document has at its top."""
-        from gpuhook.vendors.nvidia import inventory_tables
-
-        return inventory_tables.of_document(document, file)
 
     @property
     def traces(self) -> ContainerTraces:

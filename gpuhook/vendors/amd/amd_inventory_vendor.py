@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.vendor_inventory import DriverVersion, NodeDescription
 
 
-class AmdInventories:
+class AmdInventoryVendor:
     """The devices and the driver of an inventory, and the node that it describes."""
 
     def known_inventory(self) -> AmdNode:

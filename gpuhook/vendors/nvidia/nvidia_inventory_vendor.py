@@ -3,16 +3,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.usage_device import UsageDevice
-    from gpuhook.vendors.vendor_inventory import DriverVersion, NodeDescription
+    from gpuhook.vendors.vendor_inventory import (
+        DriverVersion,
+        NodeDescription,
+        NodePlace,
+        VendorInventory,
+    )
 
 
-class NvidiaInventories:
+class NvidiaInventoryVendor:
     """The devices and the driver of an inventory, and the node that it describes."""
+
+    def owns(self, inventory: object) -> bool:
+        from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+        return isinstance(inventory, Node)
+
+    def read_inventory(self, place: NodePlace) -> VendorInventory:
+        """Return what the driver reports."""
+        from gpuhook.vendors.nvidia import inventory_tables
+
+        return inventory_tables.read(place)
+
+    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
+        """Return what a document has at its top."""
+        from gpuhook.vendors.nvidia import inventory_tables
+
+        return inventory_tables.of_document(document, file)
 
     def known_inventory(self) -> Node | None:
         """Return what generate-cdi recorded."""
