@@ -75,7 +75,7 @@ class ContainerMounts:
         return found
 
     def _others(self, expected: ExpectedInjection) -> dict[str, dict[str, Any]]:
-        """Return the mounts of the driver by their source, or by a spec of NVIDIA."""
+        """Return the mounts of the driver by their source, or by a spec of a vendor."""
         hosts = [mount["hostPath"] for mount in expected.whole.get("mounts") or ()]
         known = {one for one in map(_identity, hosts) if one is not None}
         mounts = self._spec.get("mounts")
