@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.vendor_checks import VendorChecks
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_part import (
@@ -225,6 +226,15 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
         from gpuhook.vendors.amd.spec import amd_requests
 
         return amd_requests
+
+    def doctor_checks(self) -> VendorChecks:
+        """Return the checks of amdgpu, KFD, the GPUs and their CDI specs."""
+        from gpuhook.vendors.amd.doctor import amd_checks
+
+        return amd_checks.VENDOR_CHECKS
+
+    def driver_dump(self, place: NodePlace) -> None:
+        """Return None: no library is asked."""
 
     @property
     def own_options(self) -> frozenset[str]:

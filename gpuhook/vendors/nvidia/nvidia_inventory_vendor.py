@@ -38,6 +38,16 @@ class NvidiaInventoryVendor:
 
         return inventory_tables.of_document(document, file)
 
+    def absence(self, host_root: str, inventory: str | None = None) -> str:
+        """Return why a node has no NVIDIA GPUs, "" if it may have some."""
+        from gpuhook.vendors.nvidia.hot import host_fingerprint
+
+        if inventory is None:
+            return host_fingerprint.absence(host_root)
+        from gpuhook.vendors.nvidia.inventory import dump_file
+
+        return "" if dump_file.load(inventory).gpus else host_fingerprint.NO_GPU
+
     def known_inventory(self) -> Node | None:
         """Return what generate-cdi recorded."""
         from gpuhook.vendors.nvidia.usage import nvidia_devices

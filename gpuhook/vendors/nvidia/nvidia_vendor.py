@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from gpuhook.vendors.spec_case import SpecCase, SpecLook
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
+    from gpuhook.vendors.vendor_checks import VendorChecks
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_inventory import NodePlace
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
         DriverMounts,
@@ -124,16 +126,6 @@ class NvidiaVendor(NvidiaInventoryVendor):
 
         del host_root
         return part_usage.free_memory(nvidia_part.own_part([part]), uuid)
-
-    def absence(self, host_root: str, inventory: str | None = None) -> str:
-        """Return why a node has no NVIDIA GPUs, "" if it may have some."""
-        from gpuhook.vendors.nvidia.hot import host_fingerprint
-
-        if inventory is None:
-            return host_fingerprint.absence(host_root)
-        from gpuhook.vendors.nvidia.inventory import dump_file
-
-        return "" if dump_file.load(inventory).gpus else host_fingerprint.NO_GPU
 
     def driver_roots(self, search_paths: tuple[str, ...]) -> tuple[str, ...]:
         """Return the roots with a libnvidia-ml.so.1."""
@@ -260,6 +252,18 @@ class NvidiaVendor(NvidiaInventoryVendor):
         from gpuhook.vendors.nvidia.gpu import sharing_isolation
 
         return sharing_isolation.isolation_of(use)
+
+    def doctor_checks(self) -> VendorChecks:
+        """Return the checks of the driver, its device nodes and its GPUs."""
+        from gpuhook.vendors.nvidia.doctor import nvidia_checks
+
+        return nvidia_checks.VENDOR_CHECKS
+
+    def driver_dump(self, place: NodePlace) -> dict[str, Any]:
+        """Return the answers of NVML. Raises GH1200 to GH1210."""
+        from gpuhook.vendors.nvidia.doctor import driver_dump
+
+        return driver_dump.driver_dump(place)
 
     @property
     def requests(self) -> ContainerRequests:
