@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.vendor_checks import VendorChecks
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_labels import VendorLabels
@@ -207,6 +208,15 @@ class AmdVendor(AmdUsageVendor):
         from gpuhook.vendors.amd.system import amd_support
 
         return amd_support.support_inventory(host_root, dev_root)
+
+    def doctor_checks(self) -> VendorChecks:
+        """Return the checks of amdgpu, KFD, the GPUs and their CDI specs."""
+        from gpuhook.vendors.amd.doctor import amd_checks
+
+        return amd_checks.VENDOR_CHECKS
+
+    def driver_dump(self, place: NodePlace) -> None:
+        """Return None: no library is asked."""
 
     @property
     def own_options(self) -> frozenset[str]:
