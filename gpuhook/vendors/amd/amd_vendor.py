@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
+    from gpuhook.vendors.vendor_checks import VendorChecks
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_part import (
@@ -80,7 +81,7 @@ class AmdVendor:
     def plugin_part(self, place: PluginPlace) -> VendorPart | None:
         from gpuhook.vendors.amd.plugin import amd_part
 
-        return self._part(amd_part.inventory(place.host_root, place.dev_root or place.host_root))
+        return amd_part.read(place.host_root, place.dev_root or place.host_root)
 
     def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
         from gpuhook.vendors.amd.plugin import amd_part
@@ -88,14 +89,9 @@ class AmdVendor:
         return amd_part.with_lost(now, last)
 
     def dumped_part(self, name: str) -> VendorPart | None:
-        from gpuhook.vendors.amd.inventory import amd_dump
-
-        return self._part(amd_dump.load(name))
-
-    def _part(self, node: AmdNode) -> VendorPart | None:
         from gpuhook.vendors.amd.plugin import amd_part
 
-        return amd_part.part(node) if node.gpus or node.driver is not None else None
+        return amd_part.dumped(name)
 
     def holds_nodes(self, root: str) -> bool:
         return os.path.exists(os.path.join(root, amd_words.KFD.lstrip("/")))
@@ -265,6 +261,15 @@ class AmdVendor:
         from gpuhook.vendors.amd.usage import amd_isolation
 
         return amd_isolation.isolation_of(use)
+
+    def doctor_checks(self) -> VendorChecks:
+        """Return the checks of amdgpu, KFD, the GPUs and their CDI specs."""
+        from gpuhook.vendors.amd.doctor import amd_checks
+
+        return amd_checks.VENDOR_CHECKS
+
+    def driver_dump(self, place: NodePlace) -> None:
+        """Return None: no library is asked."""
 
     @property
     def own_options(self) -> frozenset[str]:

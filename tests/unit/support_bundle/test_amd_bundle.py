@@ -9,15 +9,15 @@ import pytest
 
 from gpuhook import support_bundle
 from gpuhook.doctor import reading_collectors
-from gpuhook.doctor.check import ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
-from gpuhook.doctor.reading_collectors import ReadingPlace
-from gpuhook.node import node_readings
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.check import ExaminedNode
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from gpuhook.support_bundle import bundle_archive, bundle_contents, log_lines
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
+from gpuhook.vendors.vendor_inventory import NodePlace
 from tests.simulated import amd_tree
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ _FACTS = [AmdVendor().support_facts()]
 
 
 def _bundle(root: Path) -> Bundle:
-    place = ReadingPlace(str(root), None, str(root))
+    place = NodePlace(str(root), None, str(root))
     taken = reading_collectors.live_readings(DirectoryTree(str(root)), place)
     one = taken.of(node_readings.VENDORS)
     readings = Readings({node_readings.VENDORS: lambda: one.document})
@@ -53,6 +53,16 @@ def test_bundle_has_the_inventory_and_the_topology(tmp_path: Path) -> None:
     for name in ("fw_version/mec_fw_version", "vbios_version", "mem_info_vram_total"):
         found = [one for one in made.members if one.endswith(f"0000:05:00.0/{name}")]
         assert found, name
+
+
+def test_bundle_has_the_isolation_of_each_gpu(tmp_path: Path) -> None:
+    """The administrator sets it; nothing of gpuhook does."""
+    tree = amd_tree.build(tmp_path, "mi300x8")
+    for gpu in tree.node.gpus:
+        (tree.gpu(gpu.pci_address) / "enforce_isolation").write_text(f"{gpu.index % 2}\n")
+    members = _bundle(tmp_path).members
+    found = [members[name] for name in sorted(members) if name.endswith("/enforce_isolation")]
+    assert found == [b"0\n", b"1\n"] * 4
 
 
 def test_bundle_has_no_serial_number(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from gpuhook.device_plugin.labels import label_parts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import FileError, GpuhookError, printable
 from gpuhook.node import daemons
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from gpuhook.vendors.catalogue import vendor_of
 from gpuhook.vendors.nvidia.gpu import features
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
