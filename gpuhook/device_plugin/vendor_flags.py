@@ -25,7 +25,7 @@ class VendorFlags:
 
 
 def vendor_flags(flags: Flags, vendor: str) -> VendorFlags:
-    """Return the flags of the vendor with a name."""
+    """Return the flags of the vendor with a name; any runtime can serve one without its own."""
     chosen = flags.plugin.device_list_strategy
     known = {
         "nvidia": VendorFlags(flags.mig_strategy, tuple(s for s in LIST_STRATEGIES if s in chosen)),
@@ -33,4 +33,4 @@ def vendor_flags(flags: Flags, vendor: str) -> VendorFlags:
             flags.amd.resource_naming_strategy, flags.amd.device_list_strategy, flags.amd.pulse
         ),
     }
-    return known[vendor]
+    return known.get(vendor, VendorFlags("single", ("device-specs",)))

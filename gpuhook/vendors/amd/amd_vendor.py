@@ -85,7 +85,7 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
     def plugin_part(self, place: PluginPlace) -> VendorPart | None:
         from gpuhook.vendors.amd.plugin import amd_part
 
-        return self._part(amd_part.inventory(place.host_root, place.dev_root or place.host_root))
+        return amd_part.read(place.host_root, place.dev_root or place.host_root)
 
     def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
         from gpuhook.vendors.amd.plugin import amd_part
@@ -93,14 +93,9 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
         return amd_part.with_lost(now, last)
 
     def dumped_part(self, name: str) -> VendorPart | None:
-        from gpuhook.vendors.amd.inventory import amd_dump
-
-        return self._part(amd_dump.load(name))
-
-    def _part(self, node: AmdNode) -> VendorPart | None:
         from gpuhook.vendors.amd.plugin import amd_part
 
-        return amd_part.part(node) if node.gpus or node.driver is not None else None
+        return amd_part.dumped(name)
 
     def holds_nodes(self, root: str) -> bool:
         return os.path.exists(os.path.join(root, amd_words.KFD.lstrip("/")))
