@@ -12,10 +12,9 @@ from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cdi.hot.registry import Registry
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
-from gpuhook.node.described_node import NAME
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.hot import further_nodes
-from gpuhook.vendors.spec_choices import SpecChoices
+from gpuhook.vendors.hot import plan_nodes
+from gpuhook.vendors.spec_choices import DESCRIBED, SpecChoices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def further_devices(
             return Registry(dirs, [], vendor, way).over([spec])
         return found if any(one.kind == spec.kind for one in found.all()) else found.over([spec])
 
-    return further_nodes.further_nodes(load, is_here=is_here)
+    return plan_nodes.further_nodes(load, is_here=is_here)
 
 
 def _spec(vendor: Vendor, choices: SpecChoices) -> Compiled | None:
@@ -67,6 +66,6 @@ def _spec(vendor: Vendor, choices: SpecChoices) -> Compiled | None:
     try:
         if describe is None or vendor.absence(choices.host_root, choices.inventory):
             return None
-        return compiled_spec.of_spec(NAME, describe(choices).spec)
+        return compiled_spec.of_spec(DESCRIBED, describe(choices).spec)
     except GpuhookError:
         return None

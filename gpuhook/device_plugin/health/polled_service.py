@@ -42,11 +42,6 @@ class PolledHealthService:
         self._task: asyncio.Task[None] | None = None
         self._reported: dict[str, str] = {}  # the last trouble of each vendor
 
-    @property
-    def domains(self) -> frozenset[str]:
-        """The domains of the vendors."""
-        return frozenset(self._parts)
-
     def configure(self, interval: float) -> None:
         """Check at most every `interval` seconds."""
         self._interval = interval
