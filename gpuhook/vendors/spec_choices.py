@@ -15,6 +15,7 @@ DEFAULT_HOOK_PATH = "/usr/bin/gpuhook-hook"  # in specs with hooks
 # 4.6 and containerd 1.7 on, and for engines that add groups to a container's user.
 SPEC_VERSIONS = ("0.5.0", "0.6.0", "0.7.0")
 DEFAULT_VERSION = "0.6.0"
+DESCRIBED = "what generate-cdi would write"  # in place of the path of a spec file
 
 
 @dataclass(frozen=True, slots=True)

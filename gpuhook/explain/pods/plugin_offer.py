@@ -16,7 +16,6 @@ from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnsw
 from gpuhook.device_plugin.mps import mps_plan as mps
 from gpuhook.device_plugin.offer import resources, sharing_notes
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.catalogue import vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
     from gpuhook.device_plugin.offer.sharing_notes import SharingNote
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.vendor_part import VendorPart
 
 
@@ -54,21 +52,19 @@ def configuration(path: str | None) -> Configuration:
     return load(ConfigSource(file=path or "")).configuration
 
 
-def plugin_offer(
-    node: Node, chosen: Configuration, parts: Sequence[VendorPart] = ()
-) -> PluginOffer:
-    """Return the plugin's offer on `node`, whose drivers are assumed to enforce memory limits.
+def plugin_offer(parts: Sequence[VendorPart], chosen: Configuration) -> PluginOffer:
+    """Return the plugin's offer on a node, whose drivers are assumed to enforce memory limits.
 
-    `parts` have the GPUs of the other vendors. Raises what offer.resources.offered() raises.
+    `parts` have the GPUs of the vendors, at least one. Raises what offer.resources.offered()
+    raises.
     """
-    others = [part.inventory for part in parts]
-    offer = resources.offered(node, chosen, *others)
-    unusable = resources.unusable(node, *others)
+    first, *others = (part.inventory for part in parts)
+    offer = resources.offered(first, chosen, *others)
+    unusable = resources.unusable(first, *others)
     unusable |= vendor_contexts.lost_devices(offer.resources, parts)
-    every = (vendor_of(node).inventory_part(node), *parts)
-    specs = _specs(every, chosen, offer.resources)
+    specs = _specs(parts, chosen, offer.resources)
     mps_allocations = _mps(offer.resources, chosen.flags.mps_root, unusable)
-    made = vendor_contexts.with_parts(chosen, every, specs, Additions(mps=mps_allocations))
+    made = vendor_contexts.with_parts(chosen, parts, specs, Additions(mps=mps_allocations))
     unusable |= vendor_contexts.blocked_devices(offer.resources, made)
     links = {part.domain: part.links for part in parts}
     known = KnownNode(chosen, replace(made, unhealthy=unusable), links)

@@ -6,26 +6,24 @@ from __future__ import annotations
 import os
 from typing import Any, cast
 
+from gpuhook.vendors.amd.amd_inventory_vendor import AmdInventoryVendor
 from gpuhook.vendors.amd.hot import amd_words
+from gpuhook.vendors.amd.usage.amd_usage_vendor import AmdUsageVendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-    from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.gpu_summary import GpuSummary
-    from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
-    from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
+    from gpuhook.vendors.interfaces.request_interface import ContainerRequests
     from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
-    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.plugin_place import PluginPlace
     from gpuhook.vendors.spec_call import SpecCall, SpecOptions
     from gpuhook.vendors.spec_case import SpecCase, SpecLook
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
-    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
+    from gpuhook.vendors.usage_device import UsageDevice
     from gpuhook.vendors.vendor_checks import VendorChecks
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
@@ -40,13 +38,14 @@ _EXPORTER = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.s
 _SLICES = "amdgpu has no setting for it"
 
 
-class AmdVendor:
+class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
     """AMD."""
 
     name = "amd"
     title = "AMD"
     domain = amd_words.VENDOR
     vocabulary = amd_words.VOCABULARY
+    capability_words: tuple[str, ...] = ()
     usual_resources = r"amd\.com/(gpu|gpumem|[sdtqc]px_nps[1248])(\.shared)?"
     unshared: Mapping[str, str] = {
         "mps": "AMD GPUs have no MPS",
@@ -60,6 +59,11 @@ class AmdVendor:
 
         packages = ("metricssvc", "gpumetricssvc")
         return ExporterWords(_EXPORTER, tuple(f"/{name}.MetricsService/List" for name in packages))
+
+    def parse_capabilities(self, value: str | None) -> frozenset[str]:
+        """Return nothing: the driver has no parts."""
+        del value
+        return frozenset()
 
     def owns(self, inventory: object) -> bool:
         from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
@@ -136,6 +140,11 @@ class AmdVendor:
 
         return amd_node.absence(host_root, inventory)
 
+    def driver_roots(self, search_paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Return (): the driver is in the kernel, and ROCm is in the images."""
+        del search_paths
+        return ()
+
     def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices]:
         """Return what makes a CDI spec of device nodes."""
         from gpuhook.vendors.amd.spec import amd_node
@@ -160,61 +169,11 @@ class AmdVendor:
 
         return amd_tables.of_document(document, file)
 
-    @property
-    def traces(self) -> ContainerTraces:
-        """AMD shares the names of DRM nodes with other drivers."""
-        from gpuhook.vendors.amd.usage import amd_traces
-
-        return amd_traces
-
-    def opened_usage(
-        self,
-        library: FindLibrary,  # noqa: ARG002 # AMD's usage needs none
-    ) -> AbstractContextManager[Callable[[], UsageLook]]:
-        """Read sysfs, KFD and procfs."""
-        from gpuhook.vendors.amd.usage import amd_reading
-
-        return amd_reading.opened()
-
-    def known_devices(self) -> tuple[UsageDevice, ...]:
-        """Return the devices of sysfs."""
-        from gpuhook.vendors.amd.usage import amd_reading
-
-        return amd_reading.known_devices()
-
-    def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
-        """Return the devices of the key `amd`."""
-        from gpuhook.vendors.amd.usage import amd_reading
-
-        return amd_reading.file_devices(name)
-
-    def noted_nodes(self) -> dict[str, str]:
-        """Return nothing: sysfs has the devices."""
-        return {}
-
     def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
         """Return HSA_CU_MASK, unless a share is too small or the order of the GPUs matters."""
         from gpuhook.vendors.amd.system import cu_mask
 
         return cu_mask.variables(shares)
-
-    def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:  # noqa: ARG002
-        """Return the GPUs and partitions in sysfs."""
-        from gpuhook.vendors.amd.system import vram_support
-
-        return vram_support.limit_devices(host_root)
-
-    def process_reader(self, part: VendorPart, host_root: str) -> ProcessReader | None:
-        """Return what reads KFD and the fdinfo of DRM clients."""
-        from gpuhook.vendors.amd.usage.part_processes import KernelProcesses
-
-        return KernelProcesses(host_root) if _node(part).gpus else None
-
-    def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
-        """Return whether the kernel's controller dmem limits the memory of this node's GPUs."""
-        from gpuhook.vendors.amd.system import vram_support
-
-        return vram_support.limit_support(host_root)
 
     @property
     def label_kinds(self) -> tuple[str, ...]:
@@ -256,11 +215,12 @@ class AmdVendor:
 
         return amd_support.support_inventory(host_root, dev_root)
 
-    def isolation(self, use: SharedUse) -> Isolation:
-        """Return the sentences of a GPU, or of a part of one."""
-        from gpuhook.vendors.amd.usage import amd_isolation
+    @property
+    def requests(self) -> ContainerRequests:
+        """Containers request device nodes alone."""
+        from gpuhook.vendors.amd.spec import amd_requests
 
-        return amd_isolation.isolation_of(use)
+        return amd_requests
 
     def doctor_checks(self) -> VendorChecks:
         """Return the checks of amdgpu, KFD, the GPUs and their CDI specs."""

@@ -9,6 +9,7 @@ from gpuhook.vendors.interfaces.doctor_interface import DoctorVendor
 from gpuhook.vendors.interfaces.inventory_interface import InventoryVendor
 from gpuhook.vendors.interfaces.memory_interface import LimitVendor
 from gpuhook.vendors.interfaces.plugin_interface import PluginVendor
+from gpuhook.vendors.interfaces.request_interface import RequestVendor
 from gpuhook.vendors.interfaces.spec_interface import SpecVendor
 from gpuhook.vendors.interfaces.usage_interface import UsageVendor
 
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
 
 
 class Vendor(
-    InventoryVendor, SpecVendor, UsageVendor, PluginVendor, LimitVendor, DoctorVendor, Protocol
+    InventoryVendor,
+    SpecVendor,
+    RequestVendor,
+    UsageVendor,
+    PluginVendor,
+    LimitVendor,
+    DoctorVendor,
+    Protocol,
 ):
     """The name of a vendor, and its answers by feature."""
 
@@ -37,3 +45,10 @@ class Vendor(
     @property
     def vocabulary(self) -> Vocabulary:
         """The variables, paths and kinds of the vendor's requests."""
+
+    @property
+    def capability_words(self) -> tuple[str, ...]:
+        """The driver capabilities, () for a vendor without."""
+
+    def parse_capabilities(self, value: str | None) -> frozenset[str]:
+        """Return the capabilities that a comma-separated list names, with those they imply."""

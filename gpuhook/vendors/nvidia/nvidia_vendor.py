@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot import vocabulary as nvidia_words
+from gpuhook.vendors.nvidia.nvidia_inventory_vendor import NvidiaInventoryVendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
+    from gpuhook.vendors.interfaces.request_interface import ContainerRequests
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_checks import VendorChecks
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
-    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_inventory import NodePlace
     from gpuhook.vendors.vendor_part import (
         DeviceCheck,
         DriverMounts,
@@ -36,23 +38,20 @@ if TYPE_CHECKING:
     )
 
 
-class NvidiaVendor:
+class NvidiaVendor(NvidiaInventoryVendor):
     """NVIDIA."""
 
     name = "nvidia"
     title = "NVIDIA"
     domain = nvidia_words.VENDOR
     vocabulary = nvidia_words.VOCABULARY
+    capability_words = nvidia_words.CAPABILITIES
+    parse_capabilities = staticmethod(nvidia_words.parse_capabilities)
     exporter: ExporterWords | None = None
     usual_resources = (
         r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-[1-7]g\.[0-9]{1,3}gb([.+][a-z0-9.]+)?(\.shared)?)"
     )
     unshared: Mapping[str, str] = {"computeMask": "NVIDIA's driver has no such variable"}
-
-    def owns(self, inventory: object) -> bool:
-        from gpuhook.vendors.nvidia.inventory.inventory import Node
-
-        return isinstance(inventory, Node)
 
     def named_devices(self, inventory: Any, rules: NamingRules) -> NamedDevices:
         from gpuhook.vendors.nvidia.gpu import gpu_resources
@@ -128,15 +127,11 @@ class NvidiaVendor:
         del host_root
         return part_usage.free_memory(nvidia_part.own_part([part]), uuid)
 
-    def absence(self, host_root: str, inventory: str | None = None) -> str:
-        """Return why a node has no NVIDIA GPUs, "" if it may have some."""
-        from gpuhook.vendors.nvidia.hot import host_fingerprint
+    def driver_roots(self, search_paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the roots with a libnvidia-ml.so.1."""
+        from gpuhook.vendors.nvidia.driver import driver_locations
 
-        if inventory is None:
-            return host_fingerprint.absence(host_root)
-        from gpuhook.vendors.nvidia.inventory import dump_file
-
-        return "" if dump_file.load(inventory).gpus else host_fingerprint.NO_GPU
+        return driver_locations.roots_with_driver(search_paths)
 
     def spec_maker(self) -> None:
         """Return None: a spec has the driver's files, too."""
@@ -147,18 +142,6 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.inventory.inventory import Node
 
         return nvidia_summary.summary(inventory) if isinstance(inventory, Node) else None
-
-    def read_inventory(self, place: NodePlace) -> VendorInventory:
-        """Return what the driver reports."""
-        from gpuhook.vendors.nvidia import inventory_tables
-
-        return inventory_tables.read(place)
-
-    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
-        """Return what a document has at its top."""
-        from gpuhook.vendors.nvidia import inventory_tables
-
-        return inventory_tables.of_document(document, file)
 
     @property
     def traces(self) -> ContainerTraces:
@@ -254,6 +237,16 @@ class NvidiaVendor:
         """Return None: the bundle has the answers of NVML."""
         return None
 
+    def is_device_id(self, name: str) -> bool:
+        """Return whether a name is the UUID of a GPU or of a MIG instance."""
+        return nvidia_words.is_uuid(name)
+
+    def noted_turns(self) -> dict[str, dict[str, str]]:
+        """Return what generate-cdi recorded."""
+        from gpuhook.vendors.nvidia.hot import node_json
+
+        return node_json.turns()
+
     def isolation(self, use: SharedUse) -> Isolation:
         """Return the sentences of a GPU, or of a part of one."""
         from gpuhook.vendors.nvidia.gpu import sharing_isolation
@@ -271,6 +264,13 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.doctor import driver_dump
 
         return driver_dump.driver_dump(place)
+
+    @property
+    def requests(self) -> ContainerRequests:
+        """Images request GPUs and require drivers, and containers get parts of the driver."""
+        from gpuhook.vendors.nvidia.requests import nvidia_requests
+
+        return nvidia_requests
 
     @property
     def own_options(self) -> frozenset[str]:

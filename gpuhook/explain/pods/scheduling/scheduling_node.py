@@ -147,15 +147,14 @@ def _is_here(host_root: str | None) -> bool:
 
 
 def scheduling_node(
-    node: Node | None,
-    configuration: Configuration,
-    host_root: str | None,
-    parts: Sequence[VendorPart] = (),
+    every: Sequence[VendorPart], configuration: Configuration, host_root: str | None
 ) -> SchedulingNode:
     """Return what is known of a node; `host_root` is None for a node that is not this machine.
 
-    `parts` have the GPUs of the other vendors.
+    `every` has the known GPUs of the vendors.
     """
+    node = next((one.inventory for one in every if isinstance(one.inventory, Node)), None)
+    parts = [one for one in every if one.inventory is not node]
     labels = {"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"}
     name = _host_name(host_root)
     if _is_here(host_root):
