@@ -23,7 +23,7 @@ from gpuhook.node.kept_log import KeptLog
 from gpuhook.target import running_container
 from gpuhook.usage import node_usage
 from gpuhook.vendors.catalogue import vendor_of, vendors
-from gpuhook.vendors.spec_choices import DESCRIBED
+from gpuhook.vendors.spec.spec_choices import DESCRIBED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from gpuhook.containers.warm.runtime_state import Found
     from gpuhook.vendors.interface import VendorNode
-    from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 _PROCESSES = min(4, os.cpu_count() or 1)
 _STARTED = (runtime_state.RUNNING, runtime_state.PAUSED)

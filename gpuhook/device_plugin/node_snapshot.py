@@ -14,7 +14,7 @@ from threading import Thread
 
 from gpuhook.device_plugin.allocate import host_paths
 from gpuhook.vendors.catalogue import vendor_of_resource, vendors
-from gpuhook.vendors.plugin_place import Places, PluginPlace
+from gpuhook.vendors.plugin.plugin_place import Places, PluginPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.launch_options import Launch
     from gpuhook.errors import GpuhookError
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 _readers: dict[str, Thread] = {}  # the last one of each vendor, by its domain
 

@@ -17,7 +17,7 @@ from gpuhook.device_plugin.mps.mps_service import MpsState
 from gpuhook.device_plugin.offer import preferred_allocation, resources
 from gpuhook.device_plugin.offer.resources import Offer
 from gpuhook.vendors.catalogue import vendor_of_resource
-from gpuhook.vendors.vendor_part import PairScores
+from gpuhook.vendors.plugin.vendor_part import PairScores
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.mps.mps_service import MpsService
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.device_plugin.offer.offered_devices import Device
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 
 @dataclass(frozen=True, slots=True)

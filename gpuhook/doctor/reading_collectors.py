@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gpuhook.node_facts.sources.node_readings import Readings
     from gpuhook.node_facts.sources.node_tree import Tree
-    from gpuhook.vendors.vendor_inventory import NodePlace
+    from gpuhook.vendors.inventory.vendor_inventory import NodePlace
 
 _INITIAL_PIDS = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
 _BOOT = "/proc/sys/kernel/random/boot_id"

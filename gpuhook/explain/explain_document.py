@@ -23,7 +23,7 @@ from gpuhook.node import spec_node
 from gpuhook.request import parse
 from gpuhook.request.replicas import device_of, replicas_of
 from gpuhook.vendors.catalogue import vendor_of_node
-from gpuhook.vendors.vendor_inventory import DriverVersion
+from gpuhook.vendors.inventory.vendor_inventory import DriverVersion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from gpuhook.explain.pods.container_spec import as_spec
 from gpuhook.explain.question import Question
 from gpuhook.host.hot import state
 from gpuhook.vendors.catalogue import vendor_of_node
-from gpuhook.vendors.plugin_place import PluginPlace
+from gpuhook.vendors.plugin.plugin_place import PluginPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.explain.node_context import ExplainedNode
     from gpuhook.explain.pods.pod_requests import Allocated, PodRequest
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 _IMAGE = "a manifest does not have the image's variables: pass them with --env"
 

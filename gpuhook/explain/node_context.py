@@ -20,9 +20,9 @@ from gpuhook.node.spec_node import awaited_refreshes, first_node
 from gpuhook.usage import usage_devices
 from gpuhook.vendors import driver_worker
 from gpuhook.vendors.catalogue import further_absences, vendor_of, vendor_of_node, vendors
-from gpuhook.vendors.plugin_place import PluginPlace
-from gpuhook.vendors.spec_choices import DESCRIBED
-from gpuhook.vendors.vendor_part import plugin_vendor
+from gpuhook.vendors.plugin.plugin_place import PluginPlace
+from gpuhook.vendors.plugin.vendor_part import plugin_vendor
+from gpuhook.vendors.spec.spec_choices import DESCRIBED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.interface import VendorNode
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
-    from gpuhook.vendors.usage_device import UsageDevice
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
+    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 INVENTORY, SPECS, LIVE, NOTHING = "inventory", "specs", "live", "nothing"
 _NO_LIBRARY = "GH1200"  # of the first vendor: another one may be here

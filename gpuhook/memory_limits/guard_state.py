@@ -19,7 +19,7 @@ from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
 from gpuhook.host.hot import files, procfs, state
 from gpuhook.request.memory_request import amount
-from gpuhook.vendors.device_isolation import BY_GUARD, BY_NOBODY
+from gpuhook.vendors.usage.device_isolation import BY_GUARD, BY_NOBODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

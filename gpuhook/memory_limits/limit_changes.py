@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.memory_limits.limit_worker import LimitDrivers
     from gpuhook.target.running_container import Target
-    from gpuhook.vendors.limit_device import LimitDevice
+    from gpuhook.vendors.usage.limit_device import LimitDevice
 
 _GRANTED = "{gpu} has its granted limit, {limit}: clear --all also removes it"
 _LIFTED = "{gpu}: the granted limit, {limit}, is removed: the container is now unlimited"

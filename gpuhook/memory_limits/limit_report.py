@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.interfaces.memory_interface import LimitDriver
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
-    from gpuhook.vendors.limit_device import LimitSupport
+    from gpuhook.vendors.usage.limit_device import LimitSupport
 
 
 @dataclass(frozen=True, slots=True)

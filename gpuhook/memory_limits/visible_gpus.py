@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from gpuhook.target.running_container import Target
-    from gpuhook.vendors.limit_device import LimitDevice
+    from gpuhook.vendors.usage.limit_device import LimitDevice
 
 _BEGINNING = len("GPU-12345678")  # the shortest beginning of an id
 

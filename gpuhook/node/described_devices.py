@@ -14,7 +14,7 @@ from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.hot import plan_nodes
-from gpuhook.vendors.spec_choices import DESCRIBED, SpecChoices
+from gpuhook.vendors.spec.spec_choices import DESCRIBED, SpecChoices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gpuhook.setup.minimal_root import MinimalRoot
     from gpuhook.setup.setup_facts import SetupFacts
     from gpuhook.setup.setup_plan import EngineStep
-    from gpuhook.vendors.gpu_summary import ProofDevice
+    from gpuhook.vendors.inventory.gpu_summary import ProofDevice
 
 UNREAD = "{engine} has not read its configuration yet"
 _RUNTIME = "gpuhook-runtime"

@@ -21,7 +21,7 @@ from gpuhook.node_facts import engine_facts, kubelet_facts, program_facts
 from gpuhook.node_facts.check import FAILED
 from gpuhook.setup.node_commands import WRITES
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.gpu_summary import NO_DEVICE
+from gpuhook.vendors.inventory.gpu_summary import NO_DEVICE
 from gpuhook.vendors.nvidia.doctor.facts import driver_facts
 
 TYPE_CHECKING = False
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.read.engine_config import Version
     from gpuhook.node_facts.check import ExaminedNode
     from gpuhook.setup.node_commands import NodeCommands, SpecState
-    from gpuhook.vendors.gpu_summary import GpuSummary, ProofDevice
+    from gpuhook.vendors.inventory.gpu_summary import GpuSummary, ProofDevice
 
 _NEEDED = ("driver", "devices")  # sections of doctor: without them, no container gets a GPU
 _PROGRAMS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.node_facts.check import ExaminedNode
-    from gpuhook.vendors.support_facts import SupportFacts
+    from gpuhook.vendors.inventory.support_facts import SupportFacts
 
 _LINES = 1000
 _TIME_LIMIT = 10.0  # seconds

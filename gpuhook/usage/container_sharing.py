@@ -17,7 +17,8 @@ from gpuhook.request import memory_request, parse, replicas
 from gpuhook.request.memory_request import BY_DRIVER, BY_KERNEL, amount
 from gpuhook.request.parse import Vocabulary
 from gpuhook.vendors.catalogue import vendor_of_resource
-from gpuhook.vendors.device_isolation import (
+from gpuhook.vendors.hot.memory_vendors import vendor_of
+from gpuhook.vendors.usage.device_isolation import (
     BY_HARDWARE,
     BY_MPS,
     BY_NOBODY,
@@ -27,7 +28,6 @@ from gpuhook.vendors.device_isolation import (
     TIME_SLICING,
     SharedUse,
 )
-from gpuhook.vendors.hot.memory_vendors import vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gpuhook.containers.warm.runtime_state import Found
     from gpuhook.device_plugin.guard.container_processes import ProcessFacts
-    from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice
+    from gpuhook.vendors.usage.usage_device import ProcessOnDevice, UsageDevice
 
 HOST = "host"
 _ENDED, _HIDDEN, _STRANGE = "ended", "hidden", "strange"

@@ -10,8 +10,8 @@ from gpuhook.memory_limits import guard_state
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.usage import container_sharing
-from gpuhook.vendors import device_isolation
 from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.usage import device_isolation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
     from gpuhook.usage.gpu_processes import Users
     from gpuhook.usage.kubelet_units import KubeletAnswer
-    from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 SCHEMA = "gpuhook/ps/v1"
 

@@ -10,7 +10,7 @@ from gpuhook.memory_limits import guard_state
 from gpuhook.request.memory_request import amount
 from gpuhook.usage.display_names import NOTHING, GpuNames, container_name, short_id, short_image
 from gpuhook.usage.gpu_processes import known_sum
-from gpuhook.vendors import device_isolation
+from gpuhook.vendors.usage import device_isolation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

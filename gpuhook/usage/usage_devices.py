@@ -12,14 +12,14 @@ from functools import partial
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.usage_device import UsageLook
+from gpuhook.vendors.usage.usage_device import UsageLook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
-    from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 _BROKEN = (OSError, ValueError, TypeError, KeyError, AttributeError)
 

@@ -16,7 +16,7 @@ from gpuhook.engines.configure.host_files import Host
 from gpuhook.errors import GpuhookError
 from gpuhook.setup import gpu_container
 from gpuhook.setup.setup_plan import EngineStep
-from gpuhook.vendors.gpu_summary import ProofDevice
+from gpuhook.vendors.inventory.gpu_summary import ProofDevice
 from gpuhook.vendors.nvidia.gpu.nvidia_summary import SMI
 from tests.contract.installation import Installation, installation
 from tests.contract.runtimes import launcher

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from gpuhook.vendors import inventory_file
+from gpuhook.vendors.inventory import inventory_file
 from tests.contract import kubelet_side, roots
 from tests.contract.bundles import CGROUP as CGROUPS
 from tests.contract.bundles import bundle

@@ -24,7 +24,7 @@ from gpuhook.node_facts.check import ExaminedNode
 from gpuhook.node_facts.sources import node_readings
 from gpuhook.node_facts.sources.node_readings import Readings
 from gpuhook.node_facts.sources.node_tree import MAX_FILE, DirectoryTree, trouble
-from gpuhook.vendors.vendor_inventory import NodePlace
+from gpuhook.vendors.inventory.vendor_inventory import NodePlace
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False

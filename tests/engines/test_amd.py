@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
-from gpuhook.vendors.spec_choices import SPEC_VERSIONS
+from gpuhook.vendors.spec.spec_choices import SPEC_VERSIONS
 from tests.contract.views import View, questions, view
 from tests.engines import containerd as containerds
 from tests.engines import docker_engine, podman_user

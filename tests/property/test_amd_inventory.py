@@ -10,10 +10,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from gpuhook.vendors import inventory_file
 from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdGpu, AmdNode
-from gpuhook.vendors.inventory_document import SCHEMA
+from gpuhook.vendors.inventory import inventory_file
+from gpuhook.vendors.inventory.inventory_document import SCHEMA
 from tests.simulated import amd_profiles, amd_tree
 from tests.simulated.amd_kfd_tree import Oddities
 

@@ -19,7 +19,7 @@ from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 from gpuhook.vendors.nvidia.usage.process_memory import memory_by_pid
-from gpuhook.vendors.usage_device import SampleTarget
+from gpuhook.vendors.usage.usage_device import SampleTarget
 
 GIB = 1 << 30
 INSTANCE = (1, 0)

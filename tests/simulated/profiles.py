@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-from gpuhook.vendors import inventory_file
 from gpuhook.vendors.amd.inventory import amd_dump
-from gpuhook.vendors.inventory_document import SCHEMA
+from gpuhook.vendors.inventory import inventory_file
+from gpuhook.vendors.inventory.inventory_document import SCHEMA
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import (
     DeviceNode,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.device_plugin.offer.resources import Offer
-    from gpuhook.vendors.vendor_part import PairScores
+    from gpuhook.vendors.plugin.vendor_part import PairScores
 
 GPU = "amd.com/gpu"
 MI300X = amd_dump.load("mi300x8")

@@ -13,7 +13,7 @@ from gpuhook.device_plugin.offer.resources import Offer, offered
 from gpuhook.vendors.catalogue import vendor_of
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu, MigInstance, Node
-from gpuhook.vendors.vendor_part import VendorPart
+from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 T4 = dump_file.load("t4")
 H100 = dump_file.load("h100x8")

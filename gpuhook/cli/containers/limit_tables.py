@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.request.memory_request import MemoryLimit
     from gpuhook.usage.display_names import GpuNames
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
-    from gpuhook.vendors.limit_device import LimitSupport
+    from gpuhook.vendors.usage.limit_device import LimitSupport
 
 SCHEMA = "gpuhook/limits/v1"
 HEADERS = (

@@ -14,8 +14,8 @@ from gpuhook.host import system_mounts
 from gpuhook.node.tree_worker import PatientTree
 from gpuhook.node_facts.check import ExaminedNode
 from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.vendors.inventory.vendor_inventory import NodePlace
 from gpuhook.vendors.nvidia import discover
-from gpuhook.vendors.vendor_inventory import NodePlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

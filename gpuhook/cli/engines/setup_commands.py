@@ -13,8 +13,8 @@ from gpuhook.engines.configure.host_files import Host
 from gpuhook.host import console
 from gpuhook.node_facts.check import first_items
 from gpuhook.setup.node_commands import HAS, WRITES, SpecState
-from gpuhook.vendors.spec_case import FOREIGN, FORGOTTEN, STALE
-from gpuhook.vendors.vendor_inventory import NodePlace
+from gpuhook.vendors.inventory.vendor_inventory import NodePlace
+from gpuhook.vendors.spec.spec_case import FOREIGN, FORGOTTEN, STALE
 
 _KEPT = "another program wrote it, and it is kept"
 

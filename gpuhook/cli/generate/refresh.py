@@ -20,7 +20,7 @@ from gpuhook.host.error_text import worded
 from gpuhook.host.hot import settings, state
 from gpuhook.host.hot.file_lock import FileLock
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.spec_case import FAILED, FORGOTTEN, STALE
+from gpuhook.vendors.spec.spec_case import FAILED, FORGOTTEN, STALE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.cli.generate.refresh_plan import VendorCase
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
-    from gpuhook.vendors.spec_case import SpecCase
+    from gpuhook.vendors.spec.spec_case import SpecCase
 
 SCHEMA = "gpuhook/refresh/v1"
 WRITTEN = "written"

@@ -18,7 +18,7 @@ from gpuhook.engines.read import podman_config
 from gpuhook.engines.read.engine_config import CDI_DIRS
 from gpuhook.host.hot import state
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.spec_case import SpecLook
+from gpuhook.vendors.spec.spec_case import SpecLook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
-    from gpuhook.vendors.spec_case import SpecCase
+    from gpuhook.vendors.spec.spec_case import SpecCase
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from gpuhook.host.hot import settings
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
-    from gpuhook.vendors.spec_call import DescribedSpecs
+    from gpuhook.vendors.spec.spec_call import DescribedSpecs
 
 _SHOWN = 24  # device names: eight GPUs by index and UUID, and `all`
 

@@ -15,14 +15,14 @@ from gpuhook.errors import fault
 from gpuhook.host import console, system_mounts
 from gpuhook.node import settings_file
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.spec_call import SpecOptions, WrongOptionsError
+from gpuhook.vendors.spec.spec_call import SpecOptions, WrongOptionsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
-    from gpuhook.vendors.spec_call import DescribedSpecs, SpecCall
+    from gpuhook.vendors.spec.spec_call import DescribedSpecs, SpecCall
 
 _NO_DEVICE, _EVERY_DEVICE = "none", "all"  # of --device-id
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
-    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.inventory.vendor_inventory import NodePlace, VendorInventory
 
 
 @click.command(cls=command_sections.SectionedCommand)
@@ -55,8 +55,8 @@ def inventory(output: str, no_headers: bool, inventory: str | None, **options: A
 
 def _of_file(name: str) -> Iterator[VendorInventory]:
     """Yield what each vendor has in a dump or profile."""
-    from gpuhook.vendors import inventory_file
     from gpuhook.vendors.catalogue import vendors
+    from gpuhook.vendors.inventory import inventory_file
 
     file = inventory_file.path(name)
     document = inventory_file.load(file)
@@ -78,7 +78,7 @@ def _of_this_node(
     The fault of a vendor without GPUs on a node that has GPUs of another one is left out.
     """
     from gpuhook.vendors.catalogue import vendors
-    from gpuhook.vendors.vendor_inventory import NodePlace
+    from gpuhook.vendors.inventory.vendor_inventory import NodePlace
 
     system_mounts.require()
     dev = None if dev_root is None else os.path.abspath(dev_root)
@@ -112,8 +112,8 @@ def _read(vendor: Vendor, place: NodePlace) -> VendorInventory | None:
 
 
 def _dump(found: list[VendorInventory], form: str) -> None:
-    from gpuhook.vendors import inventory_file
-    from gpuhook.vendors.inventory_document import SCHEMA
+    from gpuhook.vendors.inventory import inventory_file
+    from gpuhook.vendors.inventory.inventory_document import SCHEMA
 
     document: dict[str, Any] = {"schema": SCHEMA}
     for one in found:

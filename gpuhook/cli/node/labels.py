@@ -30,7 +30,7 @@ from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 from gpuhook.vendors.nvidia.plugin import nvidia_part
-from gpuhook.vendors.plugin_place import PluginPlace
+from gpuhook.vendors.plugin.plugin_place import PluginPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.findings import ConfigFinding
     from gpuhook.device_plugin.config.grammar.grammar import Option
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 SCHEMA = "gpuhook/labels/v1"
 # Variables of GPU Feature Discovery, and the plugin's variables for the same options.

@@ -35,7 +35,7 @@ def _profiles(
     """Return the profiles with this prefix for shell completion, or files if no profile has it."""
     from click.shell_completion import CompletionItem
 
-    from gpuhook.vendors import inventory_file
+    from gpuhook.vendors.inventory import inventory_file
 
     found = [CompletionItem(one) for one in inventory_file.profiles() if one.startswith(incomplete)]
     return found or [CompletionItem(incomplete, type="file")]

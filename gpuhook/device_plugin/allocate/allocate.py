@@ -31,7 +31,7 @@ from gpuhook.device_plugin.offer.offered_devices import unit_id
 from gpuhook.errors import fault
 from gpuhook.request.parse import Vocabulary
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.vendor_part import plugin_vendor
+from gpuhook.vendors.plugin.vendor_part import plugin_vendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

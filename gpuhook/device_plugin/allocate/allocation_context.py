@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.gpuhook_section import Interposer
     from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.request.parse import Vocabulary
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 CDI_STRATEGIES = ("cdi-annotations", "cdi-cri")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.device_plugin.config.configuration import Configuration
-    from gpuhook.vendors.plugin_place import Places
+    from gpuhook.vendors.plugin.plugin_place import Places
 
 IMEX = "imex-channel"
 _CHANNELS = "/dev/nvidia-caps-imex-channels"

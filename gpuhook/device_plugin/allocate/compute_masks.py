@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.vendors.catalogue import vendor_of_resource
-from gpuhook.vendors.vendor_device import ComputeShare
+from gpuhook.vendors.plugin.vendor_device import ComputeShare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import os
 from gpuhook.device_plugin.config.configuration import Flags, PluginFlags
 from gpuhook.device_plugin.config.overrides import read_overrides
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.plugin_place import Places, is_below, joined
+from gpuhook.vendors.plugin.plugin_place import Places, is_below, joined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.config.gpuhook_section import Interposer
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.vendors.plugin_place import Places
+    from gpuhook.vendors.plugin.plugin_place import Places
 
 T = TypeVar("T")
 _LIMITS = ("{limitMiB}", "{limitBytes}")

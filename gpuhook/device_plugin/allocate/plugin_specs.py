@@ -20,9 +20,9 @@ from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, rooted_path, state
 from gpuhook.vendors.catalogue import vendor_of_resource
-from gpuhook.vendors.plugin_place import joined
-from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
-from gpuhook.vendors.vendor_part import plugin_vendor
+from gpuhook.vendors.plugin.plugin_place import joined
+from gpuhook.vendors.plugin.vendor_part import plugin_vendor
+from gpuhook.vendors.spec.spec_choices import DEFAULT_HOOK_PATH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount
     from gpuhook.device_plugin.config.configuration import Flags
     from gpuhook.device_plugin.offer.offered_devices import Device
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 _VERSION = "0.5.0"  # podman 4 reads it, and the specs of the extras need no newer one
 _INSTALLED = "/opt/gpuhook/bin"  # by `gpuhook node install`

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource
-from gpuhook.vendors.usage_device import SampleTarget
+from gpuhook.vendors.usage.usage_device import SampleTarget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

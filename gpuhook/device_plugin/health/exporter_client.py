@@ -7,7 +7,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.vendor_part import ExporterWords
+    from gpuhook.vendors.plugin.vendor_part import ExporterWords
 
 _TIMEOUT = 5.0  # seconds, as in AMD's device plugin
 _UNHEALTHY = "unhealthy"  # any other text, such as "unknown", proves nothing

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from gpuhook.vendors.vendor_part import DeviceCheck
+    from gpuhook.vendors.plugin.vendor_part import DeviceCheck
 
 
 class PolledHealth:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.notifier import Notifier
     from gpuhook.device_plugin.offer.offered_devices import Device
     from gpuhook.device_plugin.triggers import Triggers
-    from gpuhook.vendors.vendor_part import DeviceCheck, VendorPart
+    from gpuhook.vendors.plugin.vendor_part import DeviceCheck, VendorPart
 
 
 class PolledHealthService:

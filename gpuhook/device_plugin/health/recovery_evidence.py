@@ -12,7 +12,7 @@ import os
 
 from gpuhook.device_plugin.health.health_marks import Evidence
 from gpuhook.host.hot import state
-from gpuhook.vendors.vendor_device import bus_id
+from gpuhook.vendors.plugin.vendor_device import bus_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from gpuhook.device_plugin.offer.preferred_allocation import preferred
 from gpuhook.errors import fault
 from gpuhook.request.memory_request import MIB
 from gpuhook.request.replicas import device_of
-from gpuhook.vendors.vendor_part import PairScores
+from gpuhook.vendors.plugin.vendor_part import PairScores
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.vendors.vendor_part import LinkScores
+    from gpuhook.vendors.plugin.vendor_part import LinkScores
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 
 @dataclass(frozen=True, slots=True)

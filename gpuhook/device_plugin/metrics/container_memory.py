@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin.offer.sharing_notes import limit_enforcer
 from gpuhook.request.memory_request import NO_LIMIT
-from gpuhook.vendors.device_isolation import BY_MPS, BY_NOBODY
-from gpuhook.vendors.usage_device import process_memory
+from gpuhook.vendors.usage.device_isolation import BY_MPS, BY_NOBODY
+from gpuhook.vendors.usage.usage_device import process_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.metrics.cgroup_names import Membership
     from gpuhook.device_plugin.metrics.unit_holders import Holder
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
-    from gpuhook.vendors.usage_device import ProcessOnDevice
+    from gpuhook.vendors.usage.usage_device import ProcessOnDevice
 
 
 @dataclass(frozen=True, slots=True)

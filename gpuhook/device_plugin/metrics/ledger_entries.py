@@ -13,7 +13,7 @@ from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.metrics.container_memory import HolderEntry, MemoryLimitFact
 from gpuhook.host.hot import files
 from gpuhook.request.memory_request import BY_DRIVER, BY_KERNEL
-from gpuhook.vendors.device_isolation import BY_NOBODY
+from gpuhook.vendors.usage.device_isolation import BY_NOBODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.metrics.cgroup_names import Membership
     from gpuhook.device_plugin.metrics.container_memory import HolderEntry
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 TIMEOUT = 4.0  # seconds; Prometheus itself waits for ten
 _MAX_PROCESSES = 4096

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.config.sharing_section import MOST_CLIENTS
 from gpuhook.request.replicas import SEPARATOR
-from gpuhook.vendors.vendor_device import Device as Device  # noqa: PLC0414 # a part of Unit
-from gpuhook.vendors.vendor_device import capability
+from gpuhook.vendors.plugin.vendor_device import Device as Device  # noqa: PLC0414 # a part of Unit
+from gpuhook.vendors.plugin.vendor_device import capability
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

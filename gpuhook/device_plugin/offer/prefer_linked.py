@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gpuhook.device_plugin.offer.offered_devices import Device
-    from gpuhook.vendors.vendor_part import LinkScores
+    from gpuhook.vendors.plugin.vendor_part import LinkScores
 
 EXACT = 16  # GPUs: a table of 65,536 sums, half a MiB
 _Weights = tuple[tuple[int, ...], ...]

@@ -14,7 +14,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.prefer_linked import LinkedDevices
-    from gpuhook.vendors.vendor_part import LinkScores
+    from gpuhook.vendors.plugin.vendor_part import LinkScores
 
 
 def choose(offer: LinkedDevices) -> set[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.vendors.vendor_part import LinkScores
+    from gpuhook.vendors.plugin.vendor_part import LinkScores
 
 
 def preferred(

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS
 from gpuhook.device_plugin.offer import fair_shares
 from gpuhook.request.memory_request import MIB
-from gpuhook.vendors.vendor_device import selector_key
+from gpuhook.vendors.plugin.vendor_device import selector_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.config.sharing_section import SharedResource, Sharing
     from gpuhook.device_plugin.offer.offered_devices import Device
-    from gpuhook.vendors.vendor_device import NamedDevice
+    from gpuhook.vendors.plugin.vendor_device import NamedDevice
 
 _SECTIONS = {MPS: "mps", MEMORY_UNITS: "memoryUnits"}
 

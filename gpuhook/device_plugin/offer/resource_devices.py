@@ -10,13 +10,13 @@ from __future__ import annotations
 from gpuhook.device_plugin.vendor_flags import vendor_flags
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of
-from gpuhook.vendors.vendor_device import NamingRules
+from gpuhook.vendors.plugin.vendor_device import NamingRules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
-    from gpuhook.vendors.vendor_device import NamedDevice, NamedDevices
+    from gpuhook.vendors.plugin.vendor_device import NamedDevice, NamedDevices
 
 
 def resource_devices(

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS, NOT_SHARED
 from gpuhook.request.memory_request import amount
 from gpuhook.vendors.catalogue import vendor_of_resource
-from gpuhook.vendors.device_isolation import (
+from gpuhook.vendors.hot.memory_vendors import vendor_of
+from gpuhook.vendors.usage.device_isolation import (
     BY_GUARD,
     BY_HARDWARE,
     BY_MPS,
@@ -20,7 +21,6 @@ from gpuhook.vendors.device_isolation import (
     Isolation,
     SharedUse,
 )
-from gpuhook.vendors.hot.memory_vendors import vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

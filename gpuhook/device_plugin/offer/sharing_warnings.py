@@ -7,7 +7,7 @@ from gpuhook.device_plugin.config.grammar.memory_values import CONTEXT_MEMORY, U
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MOST_CLIENTS, MPS
 from gpuhook.device_plugin.offer.offered_devices import most_clients
 from gpuhook.request.memory_request import MIB
-from gpuhook.vendors.vendor_device import capability
+from gpuhook.vendors.plugin.vendor_device import capability
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.explain.pods.pod_requests import Allocated, PodRequest
-    from gpuhook.vendors.vendor_part import NumberedNode
+    from gpuhook.vendors.plugin.vendor_part import NumberedNode
 
 # The capabilities of unprivileged containers in containerd: oci.defaultUnixCaps.
 _CAPABILITIES = (

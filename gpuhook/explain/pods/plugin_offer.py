@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
     from gpuhook.device_plugin.offer.sharing_notes import SharingNote
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _specs(
 
     def describe(part: VendorPart, devices: Iterable[Device]) -> Specs:
         from gpuhook.device_plugin.allocate import plugin_specs  # it loads the code for specs
-        from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
+        from gpuhook.vendors.spec.spec_choices import DEFAULT_HOOK_PATH
 
         hook = plugin_specs.Hook(chosen.flags.plugin.cdi_hook_path or DEFAULT_HOOK_PATH)
         return plugin_specs.update(part, devices, (), hook, directory=None)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.request.memory_request import MemoryLimit
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 _MOST_SHOWN = 8
 

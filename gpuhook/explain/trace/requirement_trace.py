@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.container_requests import JudgedRequirements
-    from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 _UNASKED = "the container gets nothing from gpuhook, so its requirements are not checked"
 _BY_SETTING = "request.disableRequirements waives them on this node"

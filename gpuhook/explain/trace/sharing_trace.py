@@ -8,8 +8,8 @@ from typing import Any
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.usage import container_sharing, usage_devices
 from gpuhook.vendors.catalogue import vendor_of_node
-from gpuhook.vendors.device_isolation import BY_NOBODY
 from gpuhook.vendors.hot.memory_vendors import vendor_of
+from gpuhook.vendors.usage.device_isolation import BY_NOBODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.request.memory_request import MemoryLimit
     from gpuhook.vendors.interface import VendorNode
-    from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 _AT_START = "a hook sets it before the first process runs, and reports an error if that fails"
 _MAY_BE_SHARED = (

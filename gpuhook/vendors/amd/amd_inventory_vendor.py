@@ -7,8 +7,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-    from gpuhook.vendors.usage_device import UsageDevice
-    from gpuhook.vendors.vendor_inventory import DriverVersion, NodeDescription
+    from gpuhook.vendors.inventory.vendor_inventory import DriverVersion, NodeDescription
+    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 
 class AmdInventoryVendor:
@@ -29,7 +29,7 @@ class AmdInventoryVendor:
 
     def driver_version(self, inventory: AmdNode) -> DriverVersion:
         """Return the version of amdgpu, or that of the kernel which it is a part of."""
-        from gpuhook.vendors.vendor_inventory import DriverVersion as Version
+        from gpuhook.vendors.inventory.vendor_inventory import DriverVersion as Version
 
         driver = inventory.driver
         return Version(driver.version or driver.kernel if driver else None)

@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
     from gpuhook.host.worker import NoAnswerError
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-    from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.interfaces.request_interface import ContainerRequests
+    from gpuhook.vendors.inventory.gpu_summary import GpuSummary
+    from gpuhook.vendors.inventory.support_facts import SupportFacts
+    from gpuhook.vendors.inventory.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
-    from gpuhook.vendors.plugin_place import PluginPlace
-    from gpuhook.vendors.spec_call import SpecCall, SpecOptions
-    from gpuhook.vendors.spec_case import SpecCase, SpecLook
-    from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
-    from gpuhook.vendors.support_facts import SupportFacts
-    from gpuhook.vendors.usage_device import UsageDevice
-    from gpuhook.vendors.vendor_checks import VendorChecks
-    from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
-    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
-    from gpuhook.vendors.vendor_part import (
+    from gpuhook.vendors.plugin.plugin_place import PluginPlace
+    from gpuhook.vendors.plugin.vendor_device import ComputeShare, NamedDevices, NamingRules
+    from gpuhook.vendors.plugin.vendor_part import (
         DeviceCheck,
         DriverMounts,
         ExporterWords,
         VendorPart,
     )
+    from gpuhook.vendors.spec.spec_call import SpecCall, SpecOptions
+    from gpuhook.vendors.spec.spec_case import SpecCase, SpecLook
+    from gpuhook.vendors.spec.spec_choices import DescribedDevices, SpecChoices
+    from gpuhook.vendors.usage.usage_device import UsageDevice
+    from gpuhook.vendors.vendor_checks import VendorChecks
 
 _EXPORTER = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
 _SLICES = "amdgpu has no setting for it"
@@ -57,7 +57,7 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
 
     @property
     def exporter(self) -> ExporterWords | None:
-        from gpuhook.vendors.vendor_part import ExporterWords
+        from gpuhook.vendors.plugin.vendor_part import ExporterWords
 
         packages = ("metricssvc", "gpumetricssvc")
         return ExporterWords(_EXPORTER, tuple(f"/{name}.MetricsService/List" for name in packages))
@@ -111,7 +111,7 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
 
     def driver_mounts(self, part: VendorPart, directory: str) -> DriverMounts:
         """Return nothing: an image has its own user space."""
-        from gpuhook.vendors.vendor_part import DriverMounts
+        from gpuhook.vendors.plugin.vendor_part import DriverMounts
 
         del part, directory
         return DriverMounts()

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.vendors.inventory.vendor_inventory import NodePlace
     from gpuhook.vendors.vendor_checks import VendorChecks
-    from gpuhook.vendors.vendor_inventory import NodePlace
 
 
 class DoctorVendor(Protocol):

@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuhook.host.hot.settings import Settings
-    from gpuhook.vendors.gpu_summary import GpuSummary
-    from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
-    from gpuhook.vendors.support_facts import SupportFacts
-    from gpuhook.vendors.usage_device import UsageDevice
-    from gpuhook.vendors.vendor_inventory import (
+    from gpuhook.vendors.inventory.gpu_summary import GpuSummary
+    from gpuhook.vendors.inventory.support_facts import SupportFacts
+    from gpuhook.vendors.inventory.vendor_inventory import (
         DriverVersion,
         NodeDescription,
         NodePlace,
         VendorInventory,
     )
+    from gpuhook.vendors.spec.spec_choices import DescribedDevices, SpecChoices
+    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 
 class InventoryVendor(Protocol):

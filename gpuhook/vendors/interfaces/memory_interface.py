@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from gpuhook.containers.warm.driver_limit import DriverLimit
     from gpuhook.request.parse import Vocabulary
-    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
-    from gpuhook.vendors.usage_device import SampleTarget
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
+    from gpuhook.vendors.usage.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.usage.usage_device import SampleTarget
 
     FindLibrary: TypeAlias = Callable[[], str]
 

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
-    from gpuhook.vendors.plugin_place import PluginPlace
-    from gpuhook.vendors.usage_device import UsageDevice
-    from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
-    from gpuhook.vendors.vendor_part import (
+    from gpuhook.vendors.plugin.plugin_place import PluginPlace
+    from gpuhook.vendors.plugin.vendor_device import ComputeShare, NamedDevices, NamingRules
+    from gpuhook.vendors.plugin.vendor_part import (
         DeviceCheck,
         DriverMounts,
         ExporterWords,
         VendorPart,
     )
+    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 
 class PluginVendor(Protocol):

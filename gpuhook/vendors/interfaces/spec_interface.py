@@ -7,8 +7,8 @@ from typing import Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.spec_call import SpecCall, SpecOptions
-    from gpuhook.vendors.spec_case import SpecCase, SpecLook
+    from gpuhook.vendors.spec.spec_call import SpecCall, SpecOptions
+    from gpuhook.vendors.spec.spec_case import SpecCase, SpecLook
 
 
 class SpecVendor(Protocol):

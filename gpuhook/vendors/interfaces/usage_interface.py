@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
 
-    from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
     from gpuhook.vendors.known_difference import Difference
-    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
+    from gpuhook.vendors.usage.device_isolation import Isolation, SharedUse
+    from gpuhook.vendors.usage.usage_device import UsageDevice, UsageLook
 
 
 class ContainerTraces(Protocol):

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gpuhook.request.memory_request import MIB
-from gpuhook.vendors.device_isolation import BY_NOBODY
 from gpuhook.vendors.labels import label_text
 from gpuhook.vendors.labels.vendor_labels import NOT_SHARED
+from gpuhook.vendors.usage.device_isolation import BY_NOBODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

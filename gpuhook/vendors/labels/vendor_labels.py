@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.vendors.device_isolation import BY_NOBODY
+from gpuhook.vendors.usage.device_isolation import BY_NOBODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gpuhook.vendors.vendor_device import Device
+    from gpuhook.vendors.plugin.vendor_device import Device
 
 NOT_SHARED = "none"
 

@@ -7,13 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.inventory.vendor_inventory import (
+    InventoryTable,
+    VendorInventory,
+    cell,
+    mebibytes,
+)
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
-from gpuhook.vendors.vendor_inventory import InventoryTable, VendorInventory, cell, mebibytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.vendors.inventory.vendor_inventory import NodePlace
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
-    from gpuhook.vendors.vendor_inventory import NodePlace
 
 _HEADERS = (
     "INDEX", "NAME", "UUID", "MINOR", "BUS-ID", "ARCH", "CC", "MEMORY", "NUMA", "MIG",

@@ -8,14 +8,14 @@ from typing import Any
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
-    from gpuhook.vendors.usage_device import UsageDevice
-    from gpuhook.vendors.vendor_inventory import (
+    from gpuhook.vendors.inventory.vendor_inventory import (
         DriverVersion,
         NodeDescription,
         NodePlace,
         VendorInventory,
     )
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 
 class NvidiaInventoryVendor:
@@ -62,7 +62,7 @@ class NvidiaInventoryVendor:
 
     def driver_version(self, inventory: Node) -> DriverVersion:
         """Return the version of the user space, and that of CUDA."""
-        from gpuhook.vendors.vendor_inventory import DriverVersion as Version
+        from gpuhook.vendors.inventory.vendor_inventory import DriverVersion as Version
 
         return Version(inventory.driver.version, inventory.driver.cuda)
 
@@ -75,8 +75,8 @@ class NvidiaInventoryVendor:
         may_be_empty: bool = False,
     ) -> NodeDescription:
         """Return the node with a spec of its GPUs and the driver's files."""
+        from gpuhook.vendors.inventory.vendor_inventory import NodeDescription as Description
         from gpuhook.vendors.nvidia.spec.described_node import DescribedNode
-        from gpuhook.vendors.vendor_inventory import NodeDescription as Description
 
         node = DescribedNode(
             inventory, settings, is_elsewhere=not is_here, may_be_empty=may_be_empty

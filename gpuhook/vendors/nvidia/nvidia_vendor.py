@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.host.worker import NoAnswerError
-    from gpuhook.vendors.device_isolation import Isolation, SharedUse
-    from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
     from gpuhook.vendors.interfaces.request_interface import ContainerRequests
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
+    from gpuhook.vendors.inventory.gpu_summary import GpuSummary
+    from gpuhook.vendors.inventory.support_facts import SupportFacts
+    from gpuhook.vendors.inventory.vendor_inventory import NodePlace
     from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
-    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
-    from gpuhook.vendors.plugin_place import PluginPlace
-    from gpuhook.vendors.spec_call import SpecCall, SpecOptions
-    from gpuhook.vendors.spec_case import SpecCase, SpecLook
-    from gpuhook.vendors.support_facts import SupportFacts
-    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
-    from gpuhook.vendors.vendor_checks import VendorChecks
-    from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
-    from gpuhook.vendors.vendor_inventory import NodePlace
-    from gpuhook.vendors.vendor_part import (
+    from gpuhook.vendors.plugin.plugin_place import PluginPlace
+    from gpuhook.vendors.plugin.vendor_device import ComputeShare, NamedDevices, NamingRules
+    from gpuhook.vendors.plugin.vendor_part import (
         DeviceCheck,
         DriverMounts,
         ExporterWords,
         VendorPart,
     )
+    from gpuhook.vendors.spec.spec_call import SpecCall, SpecOptions
+    from gpuhook.vendors.spec.spec_case import SpecCase, SpecLook
+    from gpuhook.vendors.usage.device_isolation import Isolation, SharedUse
+    from gpuhook.vendors.usage.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.usage.usage_device import UsageDevice, UsageLook
+    from gpuhook.vendors.vendor_checks import VendorChecks
 
 
 class NvidiaVendor(NvidiaInventoryVendor):
@@ -197,8 +197,8 @@ class NvidiaVendor(NvidiaInventoryVendor):
 
     def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
         """Return whether the driver has the call, and the cgroups what it needs."""
-        from gpuhook.vendors.limit_device import LimitSupport
         from gpuhook.vendors.nvidia.driver import driver_support
+        from gpuhook.vendors.usage.limit_device import LimitSupport
 
         try:
             return driver_support.driver_support(library())
@@ -230,7 +230,7 @@ class NvidiaVendor(NvidiaInventoryVendor):
 
     def support_facts(self) -> SupportFacts:
         """Return nothing: the bundle's own list has NVIDIA's files."""
-        from gpuhook.vendors.support_facts import SupportFacts as Facts
+        from gpuhook.vendors.inventory.support_facts import SupportFacts as Facts
 
         return Facts()
 

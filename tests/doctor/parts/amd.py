@@ -13,7 +13,7 @@ from typing import Any
 from gpuhook.cdi import spec_notes
 from gpuhook.containers.hot import ledger
 from gpuhook.vendors.amd.spec import amd_spec
-from gpuhook.vendors.spec_choices import SpecChoices
+from gpuhook.vendors.spec.spec_choices import SpecChoices
 from tests.doctor import case as cases
 from tests.doctor.parts import kubernetes
 from tests.simulated import amd_tree

@@ -12,7 +12,7 @@ from gpuhook.cdi import spec_file
 from gpuhook.node_facts.sources import node_readings
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
-from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
+from gpuhook.vendors.spec.spec_choices import DEFAULT_HOOK_PATH
 from tests.doctor.case import FaultCase, part
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ from typing import Any
 
 import gpuhook
 from gpuhook.node_facts.sources import node_readings
-from gpuhook.vendors import inventory_file
+from gpuhook.vendors.inventory import inventory_file
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.doctor.case import FaultCase
 from tests.doctor.parts import driver, kubernetes

@@ -17,7 +17,7 @@ from gpuhook.cli import main
 from gpuhook.cli.engines.setup_commands import SetupCommands
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.setup.node_commands import WRITES
-from gpuhook.vendors import inventory_file
+from gpuhook.vendors.inventory import inventory_file
 from tests.simulated import amd_tree
 from tests.simulated.amd_kfd_tree import Oddities
 from tests.simulated.amd_tree import AmdTree

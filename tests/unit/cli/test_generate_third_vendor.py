@@ -13,8 +13,8 @@ from gpuhook.cli import main
 from gpuhook.cli.generate import refresh, refresh_plan, vendor_choice, vendor_spec
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.spec_call import DescribedSpecs, SpecCall, SpecOptions, WrongOptionsError
-from gpuhook.vendors.spec_case import FORGOTTEN, NO_SPEC, STALE, SpecCase, SpecLook
+from gpuhook.vendors.spec.spec_call import DescribedSpecs, SpecCall, SpecOptions, WrongOptionsError
+from gpuhook.vendors.spec.spec_case import FORGOTTEN, NO_SPEC, STALE, SpecCase, SpecLook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

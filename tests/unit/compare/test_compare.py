@@ -36,7 +36,7 @@ from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile
 from gpuhook.vendors.nvidia.toolkit.toolkit_differences import CDI, LEGACY
-from gpuhook.vendors.usage_device import UsageDevice
+from gpuhook.vendors.usage.usage_device import UsageDevice
 from tests.plans import described
 
 TYPE_CHECKING = False

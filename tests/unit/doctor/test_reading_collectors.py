@@ -24,8 +24,8 @@ from gpuhook.node_facts.sources import node_readings
 from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from gpuhook.target import running_container
 from gpuhook.vendors import driver_worker
+from gpuhook.vendors.inventory.vendor_inventory import NodePlace
 from gpuhook.vendors.nvidia.doctor import driver_dump
-from gpuhook.vendors.vendor_inventory import NodePlace
 from tests.simulated.node import make_node
 
 SHOWN = """Id=containerd.service

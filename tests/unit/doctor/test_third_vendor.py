@@ -15,8 +15,8 @@ from gpuhook.node_facts.sources.node_readings import Readings
 from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.inventory.vendor_inventory import NodePlace
 from gpuhook.vendors.vendor_checks import VendorChecks
-from gpuhook.vendors.vendor_inventory import NodePlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

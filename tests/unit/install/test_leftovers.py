@@ -19,7 +19,7 @@ import gpuhook
 from gpuhook.cdi import spec_file
 from gpuhook.cli import main
 from gpuhook.install import installation, leftovers, tree_copy
-from gpuhook.vendors.spec_choices import SPEC_VERSIONS
+from gpuhook.vendors.spec.spec_choices import SPEC_VERSIONS
 from tests.simulated import amd_tree
 from tests.unit.install.test_install_command import called, small  # noqa: F401 # a fixture
 

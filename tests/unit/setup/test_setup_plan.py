@@ -14,7 +14,7 @@ from gpuhook.node_facts.sources import node_readings
 from gpuhook.setup import gpu_container, setup_facts, setup_plan, setup_text
 from gpuhook.setup.node_commands import HAS, SpecState
 from gpuhook.setup.setup_plan import EngineStep, RuntimeChoice, SetupPlan
-from gpuhook.vendors.gpu_summary import ProofDevice
+from gpuhook.vendors.inventory.gpu_summary import ProofDevice
 from gpuhook.vendors.nvidia.gpu import nvidia_summary
 from gpuhook.vendors.nvidia.gpu.nvidia_summary import SMI
 from gpuhook.vendors.nvidia.inventory import dump_file

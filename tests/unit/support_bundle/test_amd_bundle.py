@@ -17,7 +17,7 @@ from gpuhook.node_facts.sources.node_readings import Readings
 from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from gpuhook.support_bundle import bundle_archive, bundle_contents, log_lines
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
-from gpuhook.vendors.vendor_inventory import NodePlace
+from gpuhook.vendors.inventory.vendor_inventory import NodePlace
 from tests.simulated import amd_tree
 
 TYPE_CHECKING = False

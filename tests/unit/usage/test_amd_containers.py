@@ -21,9 +21,9 @@ from gpuhook.cli import main
 from gpuhook.cli.diagnosis import screen
 from gpuhook.containers.warm import state_roots
 from gpuhook.usage import kubelet_units
-from gpuhook.vendors import usage_worker
 from gpuhook.vendors.amd.usage import amd_reading, amd_usage
 from gpuhook.vendors.nvidia.usage import nvidia_usage
+from gpuhook.vendors.usage import usage_worker
 from tests.simulated import amd_tree, amd_users
 from tests.simulated.amd_tree import AmdTree
 from tests.simulated.node import SimulatedNode, make_node

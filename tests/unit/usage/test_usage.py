@@ -18,7 +18,7 @@ import gpuhook
 from gpuhook.cli import main
 from gpuhook.containers.warm import state_roots
 from gpuhook.usage import container_sharing, kubelet_units
-from gpuhook.vendors import usage_worker
+from gpuhook.vendors.usage import usage_worker
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.running import Running

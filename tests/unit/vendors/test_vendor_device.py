@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.vendors.vendor_device import bus_id
+from gpuhook.vendors.plugin.vendor_device import bus_id
 
 
 @pytest.mark.parametrize(

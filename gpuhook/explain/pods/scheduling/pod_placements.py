@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.explain.pods.scheduling.cri_handlers import CriHandlers
     from gpuhook.explain.pods.scheduling.scheduling_node import SchedulingNode
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 
 def pod_placements(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.labels.label_parts import LabelPart
     from gpuhook.explain.pods.manifest_value import Value
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # others: as uname(2) has them

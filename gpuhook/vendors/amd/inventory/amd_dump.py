@@ -18,7 +18,7 @@ from gpuhook.vendors.amd.inventory.amd_inventory import (
     AmdLink,
     AmdNode,
 )
-from gpuhook.vendors.inventory_document import OneLine, first_shared
+from gpuhook.vendors.inventory.inventory_document import OneLine, first_shared
 
 KEY = "amd"
 # Of the schema: facts that are used as names and in paths.
@@ -41,7 +41,7 @@ def load(name: str) -> AmdNode:
 
     Raises what inventory_file.load() raises.
     """
-    from gpuhook.vendors import inventory_file
+    from gpuhook.vendors.inventory import inventory_file
 
     file = inventory_file.path(name)
     return of_document(inventory_file.load(file), file)
@@ -49,7 +49,7 @@ def load(name: str) -> AmdNode:
 
 def of_document(document: dict[str, Any], file: str) -> AmdNode:
     """Return the AMD part of a document that fits the schema; `file` names it in GH1502."""
-    from gpuhook.vendors import inventory_file
+    from gpuhook.vendors.inventory import inventory_file
 
     section = document.get(KEY, {})
     inventory_file.require(_twice(section), file)

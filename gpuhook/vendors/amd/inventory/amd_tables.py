@@ -8,12 +8,17 @@ from typing import Any
 
 from gpuhook.vendors.amd.hot.amd_words import KFD
 from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory
-from gpuhook.vendors.vendor_inventory import InventoryTable, VendorInventory, cell, mebibytes
+from gpuhook.vendors.inventory.vendor_inventory import (
+    InventoryTable,
+    VendorInventory,
+    cell,
+    mebibytes,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdGpu, AmdNode
-    from gpuhook.vendors.vendor_inventory import NodePlace
+    from gpuhook.vendors.inventory.vendor_inventory import NodePlace
 
 _HEADERS = (
     "GPU", "NAME", "UUID", "BUS-ID", "GFX", "CUS", "MEMORY", "NUMA", "MODE", "DEVICES", "RENDER",

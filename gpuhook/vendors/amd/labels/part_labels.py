@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
     from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 
 def part_labels(part: VendorPart, offer: LabelOffer, host_root: str | None) -> VendorLabels:

@@ -12,7 +12,7 @@ import errno
 import os
 
 from gpuhook.vendors.amd.hot import amd_sysfs
-from gpuhook.vendors.vendor_part import DeviceCheck
+from gpuhook.vendors.plugin.vendor_part import DeviceCheck
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from gpuhook.vendors.amd.hot.amd_words import KFD, VENDOR
 from gpuhook.vendors.amd.inventory import amd_dump, amd_inventory, sysfs_inventory
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-from gpuhook.vendors.vendor_part import PairScores, VendorPart
+from gpuhook.vendors.plugin.vendor_part import PairScores, VendorPart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

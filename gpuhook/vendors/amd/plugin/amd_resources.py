@@ -11,7 +11,7 @@ from __future__ import annotations
 from gpuhook.errors import fault
 from gpuhook.vendors.amd.hot.amd_words import KIND, VENDOR
 from gpuhook.vendors.amd.system import cu_mask
-from gpuhook.vendors.vendor_device import (
+from gpuhook.vendors.plugin.vendor_device import (
     Device,
     NamedDevice,
     NamedDevices,
@@ -22,7 +22,7 @@ from gpuhook.vendors.vendor_device import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdGpu, AmdNode
-    from gpuhook.vendors.vendor_device import NamingRules
+    from gpuhook.vendors.plugin.vendor_device import NamingRules
 
 
 def named_devices(node: AmdNode, rules: NamingRules) -> NamedDevices:

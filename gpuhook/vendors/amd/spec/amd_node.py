@@ -14,14 +14,14 @@ from gpuhook.vendors.amd.hot.amd_words import DRM
 from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDriver
 from gpuhook.vendors.amd.spec import amd_selection, amd_spec
-from gpuhook.vendors.gpu_summary import GpuSummary, ProofDevice, ProofWay
-from gpuhook.vendors.spec_choices import DESCRIBED, SpecChoices
-from gpuhook.vendors.vendor_inventory import NodeDescription
+from gpuhook.vendors.inventory.gpu_summary import GpuSummary, ProofDevice, ProofWay
+from gpuhook.vendors.inventory.vendor_inventory import NodeDescription
+from gpuhook.vendors.spec.spec_choices import DESCRIBED, SpecChoices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-    from gpuhook.vendors.spec_choices import DescribedDevices
+    from gpuhook.vendors.spec.spec_choices import DescribedDevices
 
 _PROOF = ProofWay(
     variable=amd_words.VOCABULARY.devices_env,

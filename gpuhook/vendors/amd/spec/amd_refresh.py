@@ -14,7 +14,7 @@ from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
 from gpuhook.vendors.amd.hot.amd_words import KIND
 from gpuhook.vendors.amd.spec import amd_node
-from gpuhook.vendors.spec_case import (
+from gpuhook.vendors.spec.spec_case import (
     FORCED,
     FOREIGN,
     FRESH,
@@ -26,11 +26,11 @@ from gpuhook.vendors.spec_case import (
     SpecCase,
     stale_case,
 )
-from gpuhook.vendors.spec_choices import DEFAULT_VERSION, SPEC_VERSIONS
+from gpuhook.vendors.spec.spec_choices import DEFAULT_VERSION, SPEC_VERSIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.spec_case import SpecLook
+    from gpuhook.vendors.spec.spec_case import SpecLook
 
 _VERSION = "--cdi-version"
 _VENDOR = ("--vendor", "amd")

@@ -12,7 +12,7 @@ from gpuhook.cdi.hot import spec_versions
 from gpuhook.errors import fault
 from gpuhook.vendors.amd.hot.amd_words import HANDLED, KFD, KIND
 from gpuhook.vendors.amd.spec import amd_selection
-from gpuhook.vendors.spec_choices import DescribedDevices
+from gpuhook.vendors.spec.spec_choices import DescribedDevices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits, DeviceNode, Spec
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdDeviceNode, AmdNode
-    from gpuhook.vendors.spec_choices import SpecChoices
+    from gpuhook.vendors.spec.spec_choices import SpecChoices
 
 _LOWEST_VERSION = "0.5.0"  # in older versions no device name is a number
 _WITH_GROUPS = "0.7.0"

@@ -8,12 +8,12 @@ from functools import partial
 
 from gpuhook.cdi import spec_notes
 from gpuhook.vendors.amd.spec import amd_node
-from gpuhook.vendors.spec_call import DescribedSpecs, SpecCall
-from gpuhook.vendors.spec_choices import SpecChoices
+from gpuhook.vendors.spec.spec_call import DescribedSpecs, SpecCall
+from gpuhook.vendors.spec.spec_choices import SpecChoices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.spec_call import SpecOptions
+    from gpuhook.vendors.spec.spec_call import SpecOptions
 
 OWN_OPTIONS = frozenset({"cdi_version"})
 

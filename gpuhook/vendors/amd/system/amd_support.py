@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuhook.vendors.amd.hot import amd_sysfs
 from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory
-from gpuhook.vendors.support_facts import SupportFacts
+from gpuhook.vendors.inventory.support_facts import SupportFacts
 
 _KFD, _GPUS = amd_sysfs.TOPOLOGY, amd_sysfs.DRIVER + "/*"
 _OF_GPUS = (

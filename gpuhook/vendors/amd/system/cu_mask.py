@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from gpuhook.vendors.vendor_device import ComputeShare
+    from gpuhook.vendors.plugin.vendor_device import ComputeShare
 
 VARIABLE = "HSA_CU_MASK"
 _CDNA = ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950")

@@ -13,7 +13,7 @@ from gpuhook.containers.warm.driver_limit import DMEM
 from gpuhook.kernel import cgroup, dmem
 from gpuhook.vendors.amd.hot import amd_memory, amd_sysfs
 from gpuhook.vendors.amd.inventory import patient_inventory
-from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+from gpuhook.vendors.usage.limit_device import LimitDevice, LimitSupport
 
 _NO_DRIVER = "this node has no amdgpu driver"
 _V2 = "boot with the kernel parameter systemd.unified_cgroup_hierarchy=1"

@@ -9,11 +9,11 @@ processes in time slices.
 from __future__ import annotations
 
 from gpuhook.request.memory_request import BY_KERNEL
-from gpuhook.vendors.device_isolation import BY_GUARD, EXCLUSIVE, Isolation
+from gpuhook.vendors.usage.device_isolation import BY_GUARD, EXCLUSIVE, Isolation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.device_isolation import SharedUse
+    from gpuhook.vendors.usage.device_isolation import SharedUse
 
 _BY = {
     BY_KERNEL: "enforced by the kernel's dmem controller: an allocation above it fails, but only "

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from functools import partial
 
 from gpuhook.host.hot import state
-from gpuhook.vendors import usage_worker
 from gpuhook.vendors.amd.hot import amd_sysfs
 from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory, sysfs_inventory
 from gpuhook.vendors.amd.usage import amd_usage
-from gpuhook.vendors.usage_device import UsageLook
-from gpuhook.vendors.usage_worker import UsageWorker
+from gpuhook.vendors.usage import usage_worker
+from gpuhook.vendors.usage.usage_device import UsageLook
+from gpuhook.vendors.usage.usage_worker import UsageWorker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gpuhook.errors import GpuhookError
     from gpuhook.host.worker import NoAnswerError
-    from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 _UNREAD = (
     "the open files of some processes could not be read: their use of AMD GPUs is unknown, unless"

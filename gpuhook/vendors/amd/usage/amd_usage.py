@@ -13,7 +13,7 @@ from dataclasses import replace
 from gpuhook.vendors.amd.hot import amd_sysfs
 from gpuhook.vendors.amd.usage import amd_processes
 from gpuhook.vendors.amd.usage.kfd_processes import node_used_bytes
-from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice
+from gpuhook.vendors.usage.usage_device import ProcessOnDevice, UsageDevice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

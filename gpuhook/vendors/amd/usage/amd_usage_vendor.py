@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
-    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
-    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
-    from gpuhook.vendors.vendor_part import VendorPart
+    from gpuhook.vendors.plugin.vendor_part import VendorPart
+    from gpuhook.vendors.usage.device_isolation import Isolation, SharedUse
+    from gpuhook.vendors.usage.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.usage.usage_device import UsageDevice, UsageLook
 
 
 class AmdUsageVendor:

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpuhook.vendors.usage_device import SampleTarget
+    from gpuhook.vendors.usage.usage_device import SampleTarget
 
     Uses = Mapping[str, Mapping[int, int | None]]  # bytes by device and pid
 

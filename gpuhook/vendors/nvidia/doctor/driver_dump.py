@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.vendors.vendor_inventory import NodePlace
+    from gpuhook.vendors.inventory.vendor_inventory import NodePlace
 
 _NO_LIBRARY = "GH1200"
 

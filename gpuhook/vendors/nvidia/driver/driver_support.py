@@ -10,9 +10,9 @@ from __future__ import annotations
 from gpuhook.containers.warm.driver_limit import DMEM
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.kernel import cgroup
-from gpuhook.vendors.limit_device import LimitSupport
 from gpuhook.vendors.nvidia.hot.nvidia_memory import FIRST_BRANCH, driver_branch
 from gpuhook.vendors.nvidia.warm import driver_backend, nvml_limits
+from gpuhook.vendors.usage.limit_device import LimitSupport
 
 _CGROUPS = "/sys/fs/cgroup"
 _NO_DRIVER = "this node has no NVIDIA driver, or its library is not found"

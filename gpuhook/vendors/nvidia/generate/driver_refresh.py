@@ -16,7 +16,7 @@ from gpuhook.host.hot import files, state
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import host_fingerprint, vocabulary
 from gpuhook.vendors.nvidia.spec import spec_records
-from gpuhook.vendors.spec_case import (
+from gpuhook.vendors.spec.spec_case import (
     FAILED,
     FORCED,
     FOREIGN,
@@ -34,7 +34,7 @@ from gpuhook.vendors.spec_case import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.compiled_spec import Compiled
-    from gpuhook.vendors.spec_case import SpecLook
+    from gpuhook.vendors.spec.spec_case import SpecLook
 
 _PLUGINS = "the device plugin maintains it"
 

@@ -20,8 +20,8 @@ from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.spec import gpu_spec
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
-from gpuhook.vendors.spec_call import DescribedSpecs, SpecCall, WrongOptionsError
-from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
+from gpuhook.vendors.spec.spec_call import DescribedSpecs, SpecCall, WrongOptionsError
+from gpuhook.vendors.spec.spec_choices import DEFAULT_HOOK_PATH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.vendors.nvidia.discover import Roots
-    from gpuhook.vendors.spec_call import SpecOptions
+    from gpuhook.vendors.spec.spec_call import SpecOptions
 
 _WITHOUT_HOOK = (
     "this host has no gpuhook-hook, so the spec is written as with --hooks none: engines do not "

@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia.spec import device_selection, driver_edits, spec_rec
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
-    from gpuhook.vendors.spec_call import SpecOptions
+    from gpuhook.vendors.spec.spec_call import SpecOptions
 
 
 def record(

@@ -18,7 +18,7 @@ from gpuhook.vendors.nvidia.spec.device_selection import (
     node_paths,
     trouble,
 )
-from gpuhook.vendors.vendor_device import (
+from gpuhook.vendors.plugin.vendor_device import (
     Device,
     NamedDevice,
     NamedDevices,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
-    from gpuhook.vendors.vendor_device import NamingRules
+    from gpuhook.vendors.plugin.vendor_device import NamingRules
 
 PREFIX = "nvidia.com/"
 _GPU = (("*", PREFIX + "gpu"),)

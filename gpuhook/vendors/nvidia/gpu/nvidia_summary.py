@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpuhook.vendors.gpu_summary import GpuSummary, ProofDevice, ProofWay
+from gpuhook.vendors.inventory.gpu_summary import GpuSummary, ProofDevice, ProofWay
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False

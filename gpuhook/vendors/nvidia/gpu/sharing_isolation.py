@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuhook.request.memory_request import BY_DRIVER
-from gpuhook.vendors.device_isolation import (
+from gpuhook.vendors.usage.device_isolation import (
     BY_GUARD,
     BY_HARDWARE,
     BY_MPS,
@@ -26,7 +26,7 @@ from gpuhook.vendors.device_isolation import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.device_isolation import SharedUse
+    from gpuhook.vendors.usage.device_isolation import SharedUse
 
 
 def isolation_of(use: SharedUse) -> Isolation:

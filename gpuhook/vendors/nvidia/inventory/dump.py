@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from gpuhook.vendors.inventory_document import SCHEMA
+from gpuhook.vendors.inventory.inventory_document import SCHEMA
 from gpuhook.vendors.nvidia.inventory.inventory import (
     DeviceNode,
     Driver,

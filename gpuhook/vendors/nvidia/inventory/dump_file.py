@@ -8,8 +8,8 @@ from typing import Any
 
 from gpuhook.host import documents
 from gpuhook.host.hot import fastjson, files, state
-from gpuhook.vendors import inventory_file
-from gpuhook.vendors.inventory_document import OneLine, first_shared
+from gpuhook.vendors.inventory import inventory_file
+from gpuhook.vendors.inventory.inventory_document import OneLine, first_shared
 from gpuhook.vendors.nvidia.hot import node_json
 from gpuhook.vendors.nvidia.inventory import dump
 

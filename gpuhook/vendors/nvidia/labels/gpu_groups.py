@@ -18,7 +18,7 @@ from gpuhook.vendors.labels.offered_groups import (
 )
 from gpuhook.vendors.nvidia.gpu.gpu_resources import included
 from gpuhook.vendors.nvidia.spec.device_selection import is_divided
-from gpuhook.vendors.vendor_device import capability
+from gpuhook.vendors.plugin.vendor_device import capability
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from gpuhook.vendors.limit_device import LimitDevice
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.nvml import nvml_inventory
+from gpuhook.vendors.usage.limit_device import LimitDevice
 
 
 def limit_devices(library: str, host_root: str) -> list[LimitDevice]:

@@ -21,13 +21,13 @@ from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 from gpuhook.vendors.nvidia.nvml import nvml_inventory, topology
 from gpuhook.vendors.nvidia.nvml.topology import Topology
 from gpuhook.vendors.nvidia.warm import nvml_library
-from gpuhook.vendors.vendor_part import VendorPart
+from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.vendors.plugin_place import Places, PluginPlace
+    from gpuhook.vendors.plugin.plugin_place import Places, PluginPlace
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,14 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
 from gpuhook.vendors.nvidia.usage import nvidia_devices
 from gpuhook.vendors.nvidia.usage.process_memory import memory_by_pid
-from gpuhook.vendors.usage_device import ProcessOnDevice
+from gpuhook.vendors.usage.usage_device import ProcessOnDevice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.vendors.nvidia.plugin.nvidia_part import NvidiaPart
-    from gpuhook.vendors.usage_device import SampleTarget, UsageDevice
+    from gpuhook.vendors.usage.usage_device import SampleTarget, UsageDevice
 
 
 class NvmlProcesses:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from posixpath import basename, join
 
 from gpuhook.vendors.nvidia.driver import hookless_mounts
-from gpuhook.vendors.vendor_part import DriverMounts
+from gpuhook.vendors.plugin.vendor_part import DriverMounts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

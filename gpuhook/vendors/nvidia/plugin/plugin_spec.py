@@ -6,7 +6,7 @@ from __future__ import annotations
 from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR
 from gpuhook.vendors.nvidia.spec.generate_options import HOOKS, Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
-from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
+from gpuhook.vendors.spec.spec_choices import DEFAULT_HOOK_PATH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

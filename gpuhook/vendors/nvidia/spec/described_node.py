@@ -14,7 +14,7 @@ from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.spec import device_selection
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
-from gpuhook.vendors.spec_choices import DESCRIBED
+from gpuhook.vendors.spec.spec_choices import DESCRIBED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

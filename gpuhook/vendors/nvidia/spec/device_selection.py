@@ -12,7 +12,7 @@ from gpuhook.cdi.hot.names import is_device
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.devices import drm
 from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
-from gpuhook.vendors.vendor_device import bus_id as bus_id  # noqa: PLC0414
+from gpuhook.vendors.plugin.vendor_device import bus_id as bus_id  # noqa: PLC0414
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
+from gpuhook.vendors.spec.spec_choices import DEFAULT_HOOK_PATH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

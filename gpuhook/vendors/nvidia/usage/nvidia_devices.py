@@ -14,7 +14,7 @@ from gpuhook.host import documents
 from gpuhook.host.hot import files, state
 from gpuhook.vendors.nvidia.hot import node_json, vocabulary
 from gpuhook.vendors.nvidia.inventory import dump
-from gpuhook.vendors.usage_device import UsageDevice
+from gpuhook.vendors.usage.usage_device import UsageDevice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

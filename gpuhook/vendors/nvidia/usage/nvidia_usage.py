@@ -10,10 +10,10 @@ from functools import partial
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
 from gpuhook.host.worker import LATE, UNSTARTED
-from gpuhook.vendors import usage_worker
 from gpuhook.vendors.nvidia.usage import nvidia_devices
-from gpuhook.vendors.usage_device import UsageLook
-from gpuhook.vendors.usage_worker import UsageWorker
+from gpuhook.vendors.usage import usage_worker
+from gpuhook.vendors.usage.usage_device import UsageLook
+from gpuhook.vendors.usage.usage_worker import UsageWorker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpuhook.host.worker import NoAnswerError
     from gpuhook.vendors.nvidia.usage.nvml_reader import NvmlReader
-    from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 _NO_LIBRARY = "GH1200"
 

@@ -15,7 +15,7 @@ from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities
 from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
 from gpuhook.vendors.nvidia.usage import nvidia_devices
 from gpuhook.vendors.nvidia.usage.process_memory import memory_by_pid
-from gpuhook.vendors.usage_device import (
+from gpuhook.vendors.usage.usage_device import (
     ProcessOnDevice,
     SampleTarget,
     UsageDevice,

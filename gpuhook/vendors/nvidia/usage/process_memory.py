@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from gpuhook.vendors.usage_device import ProcessOnDevice, process_memory
+from gpuhook.vendors.usage.usage_device import ProcessOnDevice, process_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
-    from gpuhook.vendors.usage_device import SampleTarget
+    from gpuhook.vendors.usage.usage_device import SampleTarget
 
 
 def memory_by_pid(

@@ -16,7 +16,7 @@ from gpuhook.device_plugin.allocate.plugin_specs import Hook
 from gpuhook.device_plugin.kubelet.kubelet_answers import check_start
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.amd.plugin import amd_part
-from gpuhook.vendors.vendor_part import VendorPart
+from gpuhook.vendors.plugin.vendor_part import VendorPart
 from tests.unit.amd_offering import CPX, MI300X, configuration, only
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ from gpuhook.device_plugin.allocate.host_paths import places
 from gpuhook.device_plugin.config.configuration import Flags, PluginFlags
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Driver, DriverFile, Node
 from gpuhook.vendors.nvidia.plugin.nvidia_part import at_host
-from gpuhook.vendors.plugin_place import Places, is_below
+from gpuhook.vendors.plugin.plugin_place import Places, is_below
 
 
 def flags(container_root: Path | str, **more: Any) -> Flags:

@@ -26,7 +26,7 @@ from gpuhook.device_plugin.offer import resources
 from gpuhook.device_plugin.offer.offered_devices import Resource, UnitMemory
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.inventory import dump_file
-from gpuhook.vendors.plugin_place import Places
+from gpuhook.vendors.plugin.plugin_place import Places
 from tests.unit import choosing
 
 MIB = 1 << 20

@@ -19,8 +19,8 @@ from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.errors import fault
 from gpuhook.host.hot import state
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
-from gpuhook.vendors.plugin_place import PluginPlace
-from gpuhook.vendors.usage_device import SampleTarget
+from gpuhook.vendors.plugin.plugin_place import PluginPlace
+from gpuhook.vendors.usage.usage_device import SampleTarget
 from tests.simulated import amd_tree, amd_users
 
 NVIDIA = "GPU-17f0d8b6-c4e2-4a9b-8f63-2d5e90a1c7f8"

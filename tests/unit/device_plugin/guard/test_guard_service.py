@@ -39,7 +39,7 @@ from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import procfs
 from gpuhook.memory_limits import guard_state
-from gpuhook.vendors.usage_device import SampleTarget
+from gpuhook.vendors.usage.usage_device import SampleTarget
 from tests.unit.api_stand_in import serving
 
 GIB = 1 << 30

@@ -18,7 +18,7 @@ from gpuhook.device_plugin.api import exporter_pb2 as api
 from gpuhook.device_plugin.api import services
 from gpuhook.device_plugin.health.exporter_client import unhealthy_devices
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.vendor_part import ExporterWords
+from gpuhook.vendors.plugin.vendor_part import ExporterWords
 
 (WORDS,) = (vendor.exporter for vendor in vendors() if vendor.exporter is not None)
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.device_plugin.health.polled_health import PolledHealth
-from gpuhook.vendors.vendor_part import DeviceCheck
+from gpuhook.vendors.plugin.vendor_part import DeviceCheck
 
 WORD = "uncorrectable errors"
 FINE, BUSY = DeviceCheck(), DeviceCheck(is_busy=True)

@@ -8,12 +8,12 @@ from unittest import mock
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.labels.label_parts import label_parts, merged
 from gpuhook.device_plugin.offer.offered_devices import Resource
-from gpuhook.vendors.limit_device import LimitSupport
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from gpuhook.vendors.nvidia.labels import label_facts
 from gpuhook.vendors.nvidia.labels.label_facts import LabelFacts
 from gpuhook.vendors.nvidia.nvidia_vendor import NvidiaVendor
 from gpuhook.vendors.nvidia.plugin import nvidia_part
+from gpuhook.vendors.usage.limit_device import LimitSupport
 
 
 def labels(

@@ -25,7 +25,7 @@ from gpuhook.host.logs import logger
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
 from gpuhook.vendors.nvidia.plugin import nvidia_part
-from gpuhook.vendors.vendor_part import VendorPart
+from gpuhook.vendors.plugin.vendor_part import VendorPart
 from tests.unit.api_stand_in import Asked, serving
 from tests.unit.offering import T4
 from tests.unit.vendors.amd.labels.test_amd_labels import mi300x

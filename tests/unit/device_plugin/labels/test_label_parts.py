@@ -20,7 +20,7 @@ from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 from gpuhook.vendors.nvidia.nvidia_vendor import NvidiaVendor
 from gpuhook.vendors.nvidia.plugin import nvidia_part
-from gpuhook.vendors.vendor_part import VendorPart
+from gpuhook.vendors.plugin.vendor_part import VendorPart
 from tests.unit.offering import T4
 from tests.unit.vendors.amd.labels.test_amd_labels import MI300X_BYTES, gpu, mi300x
 

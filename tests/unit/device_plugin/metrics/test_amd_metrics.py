@@ -26,9 +26,9 @@ from gpuhook.device_plugin.offer.resources import offered
 from gpuhook.host.logs import logger
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-from gpuhook.vendors.plugin_place import PluginPlace
-from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice
-from gpuhook.vendors.vendor_part import VendorPart
+from gpuhook.vendors.plugin.plugin_place import PluginPlace
+from gpuhook.vendors.plugin.vendor_part import VendorPart
+from gpuhook.vendors.usage.usage_device import ProcessOnDevice, UsageDevice
 from tests.simulated import amd_tree, amd_users
 from tests.unit.device_plugin.metrics.test_metrics_endpoint import DEVICE, T4, Driver
 

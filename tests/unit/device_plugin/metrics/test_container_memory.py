@@ -17,7 +17,7 @@ from gpuhook.device_plugin.metrics.container_memory import (
 from gpuhook.device_plugin.metrics.unit_holders import Holder
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.request.memory_request import NO_LIMIT
-from gpuhook.vendors.usage_device import ProcessOnDevice
+from gpuhook.vendors.usage.usage_device import ProcessOnDevice
 
 GPU = "GPU-0"
 DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 1000)

@@ -34,7 +34,7 @@ from gpuhook.vendors.nvidia.inventory.inventory import Driver as NoDriver
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from gpuhook.vendors.nvidia.nvidia_vendor import NvidiaVendor
 from gpuhook.vendors.nvidia.plugin import nvidia_part
-from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice
+from gpuhook.vendors.usage.usage_device import ProcessOnDevice, UsageDevice
 
 GPU, NAME = "GPU-0", "nvidia.com/gpu"
 DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 16 << 30)

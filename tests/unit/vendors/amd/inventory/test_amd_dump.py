@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors import inventory_file
 from gpuhook.vendors.amd.inventory import amd_dump
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-from gpuhook.vendors.inventory_document import SCHEMA
+from gpuhook.vendors.inventory import inventory_file
+from gpuhook.vendors.inventory.inventory_document import SCHEMA
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.simulated import amd_machines, amd_profiles, profiles
 

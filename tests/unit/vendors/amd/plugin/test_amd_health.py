@@ -12,7 +12,7 @@ from gpuhook.vendors.amd.hot import amd_sysfs
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
 from gpuhook.vendors.amd.plugin import amd_health
 from gpuhook.vendors.amd.plugin.amd_health import BAD_PAGES, UNCORRECTABLE
-from gpuhook.vendors.vendor_part import DeviceCheck
+from gpuhook.vendors.plugin.vendor_part import DeviceCheck
 from tests.simulated import amd_tree
 from tests.simulated.amd_tree import AmdTree
 from tests.unit.amd_offering import CPX, MI300X

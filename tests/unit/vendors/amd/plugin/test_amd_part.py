@@ -10,8 +10,8 @@ import pytest
 
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-from gpuhook.vendors.plugin_place import PluginPlace
-from gpuhook.vendors.vendor_part import VendorPart
+from gpuhook.vendors.plugin.plugin_place import PluginPlace
+from gpuhook.vendors.plugin.vendor_part import VendorPart
 from tests.simulated import amd_profiles, amd_tree
 from tests.simulated.amd_kfd_tree import Oddities
 from tests.simulated.amd_tree import AmdTree

@@ -14,7 +14,7 @@ from gpuhook.vendors.amd.hot.amd_words import KFD
 from gpuhook.vendors.amd.inventory import amd_dump
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
 from gpuhook.vendors.amd.spec.amd_spec import describe
-from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
+from gpuhook.vendors.spec.spec_choices import DescribedDevices, SpecChoices
 
 RENDER, VIDEO = 109, 44  # groups of the nodes in the profiles
 

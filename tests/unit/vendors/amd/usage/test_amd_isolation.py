@@ -8,7 +8,7 @@ import pytest
 from gpuhook.request.memory_request import BY_KERNEL
 from gpuhook.usage import container_sharing
 from gpuhook.vendors.amd.usage.amd_isolation import isolation_of
-from gpuhook.vendors.device_isolation import (
+from gpuhook.vendors.usage.device_isolation import (
     BY_GUARD,
     BY_NOBODY,
     EXCLUSIVE,

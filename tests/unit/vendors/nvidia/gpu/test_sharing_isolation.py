@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from gpuhook.request.memory_request import BY_DRIVER
-from gpuhook.vendors.device_isolation import (
+from gpuhook.vendors.nvidia.gpu.sharing_isolation import isolation_of
+from gpuhook.vendors.usage.device_isolation import (
     BY_GUARD,
     BY_HARDWARE,
     BY_MPS,
@@ -17,7 +18,6 @@ from gpuhook.vendors.device_isolation import (
     TIME_SLICING,
     SharedUse,
 )
-from gpuhook.vendors.nvidia.gpu.sharing_isolation import isolation_of
 
 SHARED = (TIME_SLICING, MPS, MEMORY_UNITS)
 BOUNDS = (BY_DRIVER, BY_GUARD, BY_MPS, BY_NOBODY)

@@ -13,7 +13,7 @@ import yaml
 
 import gpuhook
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors import inventory_file
+from gpuhook.vendors.inventory import inventory_file
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
 from tests.simulated import profiles
 

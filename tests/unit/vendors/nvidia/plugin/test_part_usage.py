@@ -12,8 +12,8 @@ from gpuhook.vendors.nvidia.nvidia_vendor import NvidiaVendor
 from gpuhook.vendors.nvidia.nvml import gpu_usage
 from gpuhook.vendors.nvidia.plugin import nvidia_part
 from gpuhook.vendors.nvidia.plugin.nvidia_part import NvidiaPart
-from gpuhook.vendors.plugin_place import Places, PluginPlace
-from gpuhook.vendors.usage_device import ProcessOnDevice, SampleTarget
+from gpuhook.vendors.plugin.plugin_place import Places, PluginPlace
+from gpuhook.vendors.usage.usage_device import ProcessOnDevice, SampleTarget
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 

@@ -15,7 +15,7 @@ from gpuhook.vendors.amd.spec import amd_spec
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
-from gpuhook.vendors.spec_choices import SpecChoices
+from gpuhook.vendors.spec.spec_choices import SpecChoices
 
 DIRECTORY = Path(__file__).parents[5] / "cdi-specs"
 SPECS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpuhook.errors import GpuhookError
 from gpuhook.host.worker import NoAnswerError, Worker
-from gpuhook.vendors.usage_device import UsageLook
+from gpuhook.vendors.usage.usage_device import UsageLook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

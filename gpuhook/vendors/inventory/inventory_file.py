@@ -15,14 +15,14 @@ import yaml
 
 from gpuhook.errors import fault
 from gpuhook.host import bounded_yaml, documents
-from gpuhook.vendors.inventory_document import SCHEMA, OneLine
+from gpuhook.vendors.inventory.inventory_document import SCHEMA, OneLine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from jsonschema import ValidationError
 
-PROFILES = os.path.join(os.path.dirname(__file__), "profiles")
-_SCHEMA = os.path.join(os.path.dirname(__file__), "../schemas/inventory.json")
+PROFILES = os.path.join(os.path.dirname(__file__), "../profiles")
+_SCHEMA = os.path.join(os.path.dirname(__file__), "../../schemas/inventory.json")
 _Dumper: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 # The types of JSON schema in a sentence.
