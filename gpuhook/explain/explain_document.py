@@ -173,7 +173,7 @@ def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode)
         *sharing_trace.gpus(grant, target),
         *further_trace.device_ids(found.devices, target),
         *direct,
-    ] or sharing_trace.held_devices(answer, target.facts)
+    ] or sharing_trace.held_devices(answer, target)
     replicas = grant.replicas or replicas_of(
         answer.asked,
         vocabulary.VOCABULARY,

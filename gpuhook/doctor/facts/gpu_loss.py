@@ -168,18 +168,23 @@ def _users(node: ExaminedNode, minor: int | None) -> tuple[str, ...]:
 
 
 def _holders(node: ExaminedNode) -> list[tuple[str, set[int]]]:
-    """Return (name, minor numbers) of each container with assigned NVIDIA GPUs."""
-    return [(name, minors) for name, nodes in holders(node) if (minors := _minors(nodes))]
+    """Return (name, minor numbers) of each container to which a stack gave NVIDIA GPUs."""
+    given = [one for one in _containers(node) if one.get("injected_by", True)]
+    return [(_name(one), minors) for one in given if (minors := _minors(_nodes(one)))]
+
+
+def holders(node: ExaminedNode) -> list[tuple[str, list[Any]]]:
+    """Return (name, paths of device nodes) of each container with assigned GPUs of any vendor."""
+    return [(_name(one), nodes) for one in _containers(node) if (nodes := _nodes(one))]
 
 
 @fact
-def holders(node: ExaminedNode) -> list[tuple[str, list[Any]]]:
-    """Return (name, paths of device nodes) of each container with assigned GPUs of any vendor."""
+def _containers(node: ExaminedNode) -> list[dict[str, Any]]:
+    """Return the running containers, and the ledger's entries of further ones."""
     reading = node.readings.document(node_readings.CONTAINERS) or {}
-    running = [one for one in reading.get("containers") or () if one["injected_by"]]
-    known = {one["id"] for one in running}
-    entries = [one for one in ledger_entries(node) if one["id"] not in known]
-    return [(_name(one), _nodes(one)) for one in (*running, *entries)]
+    running = list(reading.get("containers") or ())
+    known = {one["id"] for one in running if one["injected_by"]}
+    return [*running, *(one for one in ledger_entries(node) if one["id"] not in known)]
 
 
 def _nodes(one: dict[str, Any]) -> list[Any]:

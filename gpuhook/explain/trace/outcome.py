@@ -14,6 +14,7 @@ from gpuhook.explain.pods.pod_requests import PENDING
 from gpuhook.explain.pods.pod_requests import REFUSED as OBJECTED
 from gpuhook.request import parse
 from gpuhook.usage import injection_route
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
@@ -30,6 +31,7 @@ CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
 LEGACY, UNKNOWN_ROUTE = injection_route.LEGACY, injection_route.UNKNOWN
 _NODES_ONLY = "nodes-only"  # the plugin's devices need no files
 _LIMITED = "limited"  # the same, with a memory limit
+_OURS = "ours"  # the devices need no files, and gpuhook's spec or plugin has them
 _HOOK = "hook"  # refuses a container that the runtime does not see
 NOT_STARTED = (REFUSED, NOT_CREATED, NEVER_SCHEDULED)
 SENTENCES = {
@@ -54,6 +56,7 @@ _NOTES = {
     "files for containers; the runtime adds nothing",
     LEGACY: "NVIDIA's hook mounted the devices and the driver's files into the container",
     UNKNOWN_ROUTE: "config.json has the device nodes; gpuhook did not add them",
+    _OURS: "config.json has the device nodes of a CDI spec or a device plugin of gpuhook",
     CDI: "config.json has the edits of a CDI spec, which the engine applied",
     NONE: "gpuhook-runtime does not change config.json",
     REFUSED: "gpuhook-runtime fails with that error, and the container is not created",
@@ -114,10 +117,19 @@ def route(answer: SimulatedAnswer) -> dict[str, str]:
 def _note_of(name: str, answer: SimulatedAnswer) -> str:
     """Return the key of the note on an integration, the name itself for most."""
     plugin = answer.question.plugin
+    if name == UNKNOWN_ROUTE and _is_void(answer):
+        return _OURS
     if name not in (DEVICE_PLUGIN, ENGINE) or not plugin.is_complete or plugin.allocation.has_files:
         return name
     is_limited = bool(answer.edited.memory) or any(one.limits for one in plugin.answers)
     return _LIMITED if is_limited else _NODES_ONLY
+
+
+def _is_void(answer: SimulatedAnswer) -> bool:
+    """Return whether the variable of a vendor without files has the value that gpuhook sets."""
+    environment = parse.environment(answer.before)
+    own = [one.vocabulary for one in vendors() if not one.traces.HAS_FILES]
+    return any(environment.get(words.devices_env) == "void" for words in own)
 
 
 def _pod(answer: SimulatedAnswer) -> int:

@@ -128,11 +128,12 @@ def gpus(grant: Grant, target: ExplainedNode) -> list[str]:
     return list(found)
 
 
-def held_devices(answer: SimulatedAnswer, node: Node | None) -> list[str]:
-    """Return the GPUs and instances of a running container by UUID, else by device node."""
+def held_devices(answer: SimulatedAnswer, target: ExplainedNode) -> list[str]:
+    """Return the GPUs and their parts of a running container by id, else by device node."""
     if answer.held is None:
         return []
-    by_node = usage_devices.by_node(nvidia_devices.of_node(node))
+    first = nvidia_devices.of_node(target.facts)
+    by_node = usage_devices.by_node((*target.devices, *first))
     known = [by_node[path] for path in answer.held.nodes if path in by_node]
     return list(dict.fromkeys(known or answer.held.nodes))
 

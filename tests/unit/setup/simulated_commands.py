@@ -53,6 +53,6 @@ class SimulatedCommands:
     ) -> EngineOptions:
         chosen = route or default_route(engine)
         programs = ("/usr/bin/gpuhook-runtime", "/usr/bin/gpuhook-prestart")
-        first, *others = names
+        first, *others = names or ("nvidia",)
         options = EngineOptions(chosen, first, *programs, takes_over=takes_over)
         return replace(options, further_names=tuple(others))
