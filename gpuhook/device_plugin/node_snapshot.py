@@ -8,11 +8,10 @@ blocks for as long as NVML takes, so the plugin does it in a thread.
 
 from __future__ import annotations
 
-from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from queue import Empty, SimpleQueue
-from threading import Thread
+from functools import partial
 
+from gpuhook.device_plugin import driver_calls
 from gpuhook.device_plugin.allocate import host_paths
 from gpuhook.device_plugin.allocate.host_paths import Places
 from gpuhook.errors import DriverError, GpuhookError
@@ -29,11 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.launch_options import Launch
-    from gpuhook.vendors.interfaces.vendor_interface import Vendor
     from gpuhook.vendors.vendor_part import VendorPart
-
-_PATIENCE = 10.0  # seconds for a vendor's files: a driver that resets a GPU may block its readers
-_readers: dict[str, Thread] = {}  # the last one of each vendor, by its domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,41 +103,15 @@ def take_parts(
             if inventory is not None:
                 part = vendor.dumped_part(inventory)
             else:
-                part = _read_part(vendor, host_root, dev_root)
+                read = partial(vendor.plugin_part, host_root, dev_root)
+                part = driver_calls.call_driver(vendor, "inventory", read)
+        except GpuhookError as error:
+            failures.append(f"{vendor.domain}: {error.message}")
         except Exception as error:  # a bug, too: a vendor that fails must not affect another
             failures.append(f"{vendor.domain}: {error!r}")
         else:
             parts += [] if part is None else [part]
     return tuple(parts), tuple(failures)
-
-
-def _read_part(vendor: Vendor, host_root: str, dev_root: str | None) -> VendorPart | None:
-    """Return the part of a vendor. Raises TimeoutError if its files do not answer.
-
-    A reader that the driver blocks cannot be ended: there is at most one.
-    """
-    before = _readers.get(vendor.domain)
-    if before is not None and before.is_alive():
-        raise TimeoutError("the files of its driver still do not answer")
-    answers: SimpleQueue[VendorPart | Exception | None] = SimpleQueue()
-
-    def read() -> None:
-        try:
-            answers.put(vendor.plugin_part(host_root, dev_root))
-        except Exception as error:  # the caller raises it
-            answers.put(error)
-
-    run = copy_context().run
-    _readers[vendor.domain] = Thread(target=run, args=(read,), name="gpuhook-part", daemon=True)
-    _readers[vendor.domain].start()
-    try:
-        answer = answers.get(timeout=_PATIENCE)
-    except Empty:
-        message = f"the files of its driver have not answered for {_PATIENCE:g} seconds"
-        raise TimeoutError(message) from None
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
 
 
 def with_lost(now: NodeSnapshot, last: NodeSnapshot) -> NodeSnapshot:

@@ -8,7 +8,9 @@ in a thread.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
+from gpuhook.device_plugin import driver_calls
 from gpuhook.device_plugin.allocate import (
     allocation_context,
     auxiliary_devices,
@@ -20,6 +22,7 @@ from gpuhook.device_plugin.gpu_policies.policy_service import PolicyState
 from gpuhook.device_plugin.mps.mps_service import MpsState
 from gpuhook.device_plugin.offer import preferred_allocation, resources
 from gpuhook.device_plugin.offer.resources import Offer
+from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource
 
 TYPE_CHECKING = False
@@ -114,7 +117,12 @@ def _missing_driver_limits(domain: str, launch: Launch, snapshot: NodeSnapshot) 
     if snapshot.is_dump:
         return "with an inventory file, no driver enforces limits", ""
     library = snapshot.seen.driver.nvml or ""
-    support = vendor_of_resource(domain).limit_support(lambda: library, launch.host_root)
+    vendor = vendor_of_resource(domain)
+    ask = partial(vendor.limit_support, lambda: library, launch.host_root)
+    try:
+        support = driver_calls.call_driver(vendor, "limits", ask)
+    except GpuhookError as error:  # the driver does not answer
+        return error.message, error.hint
     return support.reason, support.remedy
 
 

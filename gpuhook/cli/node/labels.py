@@ -26,10 +26,10 @@ from gpuhook.device_plugin.labels.node_labels import LabelFacts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import DriverError, FileError, GpuhookError
 from gpuhook.host import console
-from gpuhook.node import driver_worker
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.vendor_worker import call_vendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -225,6 +225,7 @@ def _labels(configuration: Configuration, start: int, node_of: dict[str, Any]) -
         configuration,
         facts=lambda: _facts(node, node_of, flags.gfd.machine_type_file),
         host_root=None if node_of["inventory"] is not None else node_of["host_root"],
+        call=call_vendor,
         timestamp=None if flags.gfd.no_timestamp else start,
     )
     of_kernel = (one for part in others for one in part.warnings)
@@ -246,7 +247,7 @@ def _vendor_parts(node_of: dict[str, Any]) -> list[VendorPart]:
     found = []
     for vendor in vendors():
         try:
-            part = driver_worker.call_driver(partial(vendor.plugin_part, host_root, dev_root))
+            part = call_vendor(vendor, partial(vendor.plugin_part, host_root, dev_root))
         except Exception as error:  # a bug, too, must not affect another vendor
             click.echo(f"warning: {vendor.title}: {error}", err=True)
         else:

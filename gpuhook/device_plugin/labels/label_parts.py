@@ -13,12 +13,16 @@ from gpuhook.vendors.catalogue import vendor_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from typing import TypeAlias
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.labels.node_labels import LabelFacts
     from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
     from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.vendor_part import VendorPart
+
+    CallVendor: TypeAlias = "Callable[[Vendor, Callable[[], LabelPart]], LabelPart]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +48,20 @@ def label_parts(
     *,
     facts: Callable[[], LabelFacts],
     host_root: str | None,
+    call: CallVendor,
     timestamp: int | None = None,
 ) -> dict[str, LabelPart]:
     """Return the labels of a node by vendor, those of node_labels.labels() first.
 
     These are left out on a node that has only other vendors' GPUs, described by `parts`.
-    `host_root` is None for a node that is not this machine.
+    `host_root` is None for a node that is not this machine. `call` reads the labels of a vendor of
+    this machine with a deadline, because its driver may block.
     """
-    found = {
-        part.domain: _attempt(partial(_vendor_part, part, resources, configuration, host_root))
-        for part in parts
-    }
+    found = {}
+    for part in parts:
+        read = partial(_vendor_part, part, resources, configuration, host_root)
+        ask = read if host_root is None else partial(call, vendor_of(part.inventory), read)
+        found[part.domain] = _attempt(ask)
     if found and not node.gpus and node.driver.version is None:
         return found
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from gpuhook.errors import GpuhookError
+    from gpuhook.host.worker import NoAnswerError
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.gpu_summary import GpuSummary
@@ -256,6 +258,12 @@ class AmdVendor:
         from gpuhook.vendors.amd.usage import amd_isolation
 
         return amd_isolation.isolation_of(use)
+
+    def no_answer(self, error: NoAnswerError, seconds: float) -> GpuhookError:
+        """Return GH2561 with the file that does not answer, or GH2560."""
+        from gpuhook.vendors.amd.inventory import patient_inventory
+
+        return patient_inventory.unanswered(error, seconds)
 
 
 def _node(part: VendorPart) -> AmdNode:

@@ -12,6 +12,8 @@ from gpuhook.vendors.interfaces.usage_interface import UsageVendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.errors import GpuhookError
+    from gpuhook.host.worker import NoAnswerError
     from gpuhook.request.parse import Vocabulary
 
 
@@ -33,3 +35,6 @@ class Vendor(InventoryVendor, UsageVendor, PluginVendor, LimitVendor, Protocol):
     @property
     def vocabulary(self) -> Vocabulary:
         """The variables, paths and kinds of the vendor's requests."""
+
+    def no_answer(self, error: NoAnswerError, seconds: float) -> GpuhookError:
+        """Return the fault for a call of the driver without an answer within `seconds`."""

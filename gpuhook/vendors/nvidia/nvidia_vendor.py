@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from gpuhook.host.worker import NoAnswerError
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
@@ -201,3 +202,9 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.gpu import sharing_isolation
 
         return sharing_isolation.isolation_of(use)
+
+    def no_answer(self, error: NoAnswerError, seconds: float) -> GpuhookError:
+        """Return GH1256 to GH1258."""
+        from gpuhook.vendors.nvidia.usage import nvidia_usage
+
+        return nvidia_usage.no_answer(error, seconds)

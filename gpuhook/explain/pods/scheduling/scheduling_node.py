@@ -22,6 +22,7 @@ from gpuhook.node import daemons
 from gpuhook.node.node_tree import DirectoryTree
 from gpuhook.vendors.nvidia.gpu import features
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.vendor_worker import call_vendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -210,5 +211,11 @@ def _label_parts(
     except FileError:  # the strategy single cannot offer these GPUs together
         offered = ()
     return label_parts.label_parts(
-        known, parts, offered, configuration, facts=facts, host_root=host_root
+        known,
+        parts,
+        offered,
+        configuration,
+        facts=facts,
+        host_root=host_root,
+        call=call_vendor,
     )

@@ -41,7 +41,7 @@ def opened(library: Callable[[], str]) -> Iterator[Callable[[], UsageLook]]:
 
 def reader(library: str) -> UsageWorker:
     """Return the child process that calls the NVML library at `library`."""
-    return UsageWorker(partial(_reader, library, state.host_root()), _fault)
+    return UsageWorker(partial(_reader, library, state.host_root()), no_answer)
 
 
 def recorded_devices() -> tuple[UsageDevice, ...]:
@@ -59,9 +59,11 @@ def _reader(library: str, host_root: str) -> NvmlReader:
     return nvml_reader.NvmlReader(library, host_root)
 
 
-def _fault(error: NoAnswerError) -> GpuhookError:
+def no_answer(error: NoAnswerError, seconds: float | None = None) -> GpuhookError:
+    """Return the fault for a call without an answer within `seconds`, those of UsageWorker."""
     if error.how == LATE:
-        return fault("GH1256", seconds=f"{usage_worker.PATIENCE:g}")
+        limit = usage_worker.PATIENCE if seconds is None else seconds
+        return fault("GH1256", seconds=f"{limit:g}")
     if error.how == UNSTARTED:
         return fault("GH1258", reason=error.reason)
     return fault("GH1257", reason=error.reason)

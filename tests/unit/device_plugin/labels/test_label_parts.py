@@ -57,6 +57,7 @@ def parts(
         configuration,
         facts=facts,
         host_root=None,
+        call=lambda _, read: read(),
     )
 
 
