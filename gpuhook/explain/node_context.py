@@ -83,7 +83,7 @@ def this_node(
         if notes := tuple(_described(context)):
             return ExplainedNode(context, LIVE, NAME, None, notes, error, devices)
         note = f"no spec in {dirs}, and no facts: {failure.code}: {failure.message}"
-        return ExplainedNode(context, NOTHING, dirs, notes=(note,), settings_error=error)
+        return ExplainedNode(context, NOTHING, dirs, None, (note,), error, devices)
     note = f"no spec of {node.kind} in {dirs}: the explanation uses {NAME}"
     more = tuple(_described(context))
     found.context.further = context.further

@@ -22,7 +22,17 @@ from tests.contract.build_cache import CHECKOUT
 from tests.contract.runtimes import Result, run_command
 from tests.documented import registry
 from tests.documented.command_lines import CommandLine
-from tests.documented.node_pages import CUDA, IMAGE, MODULE, PYTORCH, SAMPLE, SMI_LIST, expected
+from tests.documented.node_pages import (
+    AMD_IMAGE,
+    CUDA,
+    IMAGE,
+    MODULE,
+    PYTORCH,
+    ROCMINFO,
+    SAMPLE,
+    SMI_LIST,
+    expected,
+)
 from tests.documented.page_files import page_files
 from tests.documented.running import run_lines
 from tests.engines.booted_node import BootedNode, booted_node
@@ -36,19 +46,23 @@ FILES = {
     "/etc/apt/apt.conf.d/yes": 'APT::Get::Assume-Yes "true";\n',
     "/srv/legacy.py": LEGACY,
     "/srv/registry.py": Path(registry.__file__).read_text(encoding="utf-8"),
+    "/srv/image/usr/bin/rocminfo": ROCMINFO,
 }
 IMAGES = f"""
 set -e
+chmod 755 /srv/image/usr/bin/rocminfo
 tar -C /srv/image -c . >/srv/image.tar
 docker import /srv/image.tar {CUDA}
 docker tag {CUDA} {PYTORCH}
+docker tag {CUDA} {AMD_IMAGE}
 podman import /srv/image.tar {IMAGE}
-podman tag {IMAGE} {SAMPLE}
-docker save {CUDA} | ctr image import -
+podman tag {IMAGE} {SAMPLE} docker.io/{AMD_IMAGE}
+docker save {CUDA} {AMD_IMAGE} | ctr image import -
 useradd --create-home --uid 1000 alice
 install -d -o alice -m 700 /run/user/1000
 cd /home/alice
 runuser -u alice -- env XDG_RUNTIME_DIR=/run/user/1000 podman import /srv/image.tar {IMAGE}
+runuser -u alice -- env XDG_RUNTIME_DIR=/run/user/1000 podman tag {IMAGE} docker.io/{AMD_IMAGE}
 cp -a /etc/containerd /srv/containerd
 systemd-run --unit registry python3 /srv/registry.py
 """
