@@ -98,7 +98,8 @@ def documented_node(suite: str, place: Path) -> Iterator[BootedNode]:
     profile = place / "node.yaml"
     profile.write_text(dump_file.text(gpus(), "yaml"), encoding="utf-8")
     with booted_node(suite, place, str(profile)) as node:
-        furnish(node)
+        add_images(node)
+        add_builds(node)
         yield node
 
 
@@ -110,11 +111,16 @@ def gpus() -> Node:
     return replace(mig, gpus=(replace(t4, minor=1), other, replace(mig.gpus[0], index=2)))
 
 
-def furnish(node: BootedNode) -> None:
-    """Give the node the images, gpuhook's packages, and what `make` and `docker build` make."""
+def add_images(node: BootedNode) -> None:
+    """Give the node the images of the pages, and a user."""
     node.image_root("debian", "image")
     for name, text in FILES.items():
         node.path(name).write_text(text, encoding="utf-8")
+    node.check("bash", "-c", IMAGES)
+
+
+def add_builds(node: BootedNode) -> None:
+    """Give the node gpuhook's packages, and what `make` and `docker build` make."""
     packages = node.path("/srv/packages")
     packages.mkdir()
     for package in (*package_builds.built().glob("*.deb"), package_builds.tarball()):
@@ -128,7 +134,6 @@ def furnish(node: BootedNode) -> None:
     command = [sys.executable, str(CHECKOUT / "packaging/install.py"), "--prefix", "/usr/local"]
     done = run_command([*command, "--destdir", node.path("/srv/local")])
     assert done.rc == 0, done
-    node.check("bash", "-c", IMAGES)
 
 
 def run_page(node: BootedNode, page: str, lines: Iterable[CommandLine]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.contract.build_cache import cache
 from tests.documented.claims import lines_of_scenario
-from tests.engines.amd_workstation import become_amd
+from tests.engines.amd_workstation import amd_workstation
 from tests.engines.booted_node import BootedNode
 from tests.engines.documented_node import documented_node, run_page
 
@@ -32,12 +32,12 @@ def booted_node(request: pytest.FixtureRequest) -> Iterator[BootedNode]:
 
 
 @pytest.fixture
-def amd_workstation() -> Iterator[BootedNode]:
+def amd_node() -> Iterator[BootedNode]:
     """Yield a booted node with eight AMD GPUs."""
     if os.geteuid() != 0:
         pytest.skip("systemd-nspawn needs root")
-    with documented_node("trixie", Path(mkdtemp(prefix="booted-", dir=cache()))) as node:
-        become_amd(node, "mi300x8")
+    place = Path(mkdtemp(prefix="booted-", dir=cache()))
+    with amd_workstation("trixie", place, "mi300x8") as node:
         yield node
 
 
@@ -59,5 +59,5 @@ def test_page_of_newer_engines(newer_workstation: BootedNode, page: str) -> None
 
 
 @pytest.mark.parametrize("page", AMD_PAGES)
-def test_page_of_amd_gpus(amd_workstation: BootedNode, page: str) -> None:
-    run_page(amd_workstation, page, AMD_PAGES[page])
+def test_page_of_amd_gpus(amd_node: BootedNode, page: str) -> None:
+    run_page(amd_node, page, AMD_PAGES[page])
