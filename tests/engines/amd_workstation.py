@@ -19,7 +19,7 @@ MAJORS = f"{DRM_MAJOR} drm\n{KFD_MAJOR} kfd\n"
 CHANGE = f"""
 set -e
 umount /sys/module /sys/bus/pci/devices /proc/driver
-rm -rf /dev/nvidia* /var/run/cdi/*
+rm -rf /dev/nvidia* /var/run/cdi/* /run/gpuhook/node.json
 (cd {GPUS}/usr && find . ! -type d -print0) | (cd /usr && xargs -0 rm -f)
 ldconfig
 grep -v nvidia /run/devices >/run/others

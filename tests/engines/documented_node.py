@@ -88,7 +88,7 @@ rm -rf /run/nvidia/driver /dev/nvidia-caps-imex-channels /dev/nvidia-fs0
 rm -f /etc/systemd/system/gpuhook-*.* /usr/share/containers/oci/hooks.d/gpuhook-*
 mkdir {PLACE}
 sed -i s/575.57.08/580.95.05/ {MODULE}
-gpuhook generate-cdi --output-file /var/run/cdi/nvidia.yaml
+[ ! -e /sys/module/nvidia ] || gpuhook generate-cdi --output-file /var/run/cdi/nvidia.yaml
 """
 
 
