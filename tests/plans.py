@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.cdi.hot.registry import Registry
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.plan import Injection
     from gpuhook.vendors.interface import VendorNode
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 WORDS = Vocabulary(
     driver="plain",

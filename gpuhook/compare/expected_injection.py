@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi import spec_file as cdi_spec
 from gpuhook.cdi import spec_notes
 from gpuhook.cdi.hot import registry
@@ -21,20 +22,19 @@ from gpuhook.host.hot import files
 from gpuhook.request import plan
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from typing import Any
 
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.compare.items.node_specs import NodeSpec
     from gpuhook.entry.plan_context import PlanContext, VendorContext
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.plan import Injection
     from gpuhook.vendors.interface import VendorNode
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 _REFUSED = "GH1007"  # the node's policy refuses a source
 _MAX_SPEC = 64 << 20

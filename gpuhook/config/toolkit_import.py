@@ -20,7 +20,7 @@ from gpuhook.errors import fault, printable
 from gpuhook.host import documents
 from gpuhook.host.hot import settings
 from gpuhook.node import settings_file
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors import catalogue
 
 _CLI, _RUNTIME = "nvidia-container-cli", "nvidia-container-runtime"
 # Keys with the same values in both files: key of the toolkit -> section and key of gpuhook.
@@ -131,7 +131,7 @@ class _Import:
         elif key in _SAME:
             self._set(key, _SAME[key], value)
         elif key in _LISTS:
-            self._set(key, _LISTS[key], _listed(key, value))
+            self._set(key, _LISTS[key], self._listed(_LISTS[key], value))
         elif key == f"{_RUNTIME}.mode" and value == "csv":
             self._set(key, "generate.mode", value)
         else:
@@ -163,6 +163,14 @@ class _Import:
             value = list(dict.fromkeys(value))
         self.document.setdefault(section, {})[own] = value
 
+    def _listed(self, path: str, value: str) -> list[str]:
+        """Return the words of a comma-separated list; [] for all words of a key, the default."""
+        found = list(dict.fromkeys(word.strip() for word in value.split(",") if word.strip()))
+        section, own = path.split(".")
+        known = self._properties[section]["properties"][own]["items"].get("enum")
+        is_all = known and ("all" in found or set(found) == set(known))
+        return [] if is_all else found
+
     def _remark(self, key: str, remark: str) -> None:
         line = toml_document.line_of(self._found.content, key.split("."))
         place = f"line {line}: " if line else ""
@@ -172,12 +180,5 @@ class _Import:
 def _default(section: str, own: str) -> object:
     attribute = settings.KEYS.get((section, own))
     if attribute == "default_kind":
-        return vocabulary.VOCABULARY.default_kind
+        return catalogue.default_kind()
     return getattr(settings.Settings(), attribute) if attribute else None
-
-
-def _listed(key: str, value: str) -> list[str]:
-    """Return the words of a comma-separated list; [] for all capabilities, the default."""
-    found = list(dict.fromkeys(word.strip() for word in value.split(",") if word.strip()))
-    is_all = "all" in found or set(found) == set(vocabulary.CAPABILITIES)
-    return [] if key == "supported-driver-capabilities" and is_all else found

@@ -17,7 +17,8 @@ import gpuhook
 from gpuhook.engines.state import dependent_containers
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.inspect import gpu_containers
-from gpuhook.node import daemons, driver_worker, kubernetes_state, node_programs, node_readings
+from gpuhook.node import daemons, kubernetes_state, node_programs, node_readings
+from gpuhook.vendors import driver_worker
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.driver import driver_locations
 

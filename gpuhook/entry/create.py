@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.spec import change_record, config_json, oci_spec
 from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.containers.hot import ledger
@@ -18,18 +19,18 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import bundle, fastjson, files, procfs, state
 from gpuhook.request import parse, plan, resolve
 from gpuhook.request.replicas import replicas_of
+from gpuhook.vendors.hot import rootfs_jobs
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args, rootfs_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.entry.oci_command import Command
     from gpuhook.entry.plan_context import PlanContext, VendorContext
     from gpuhook.request.plan import Injection
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 WRAPPER, ENGINE = "wrapper", "cdi+wrapper"  # routes of an injection
 

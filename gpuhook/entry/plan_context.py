@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any, TypeVar
 
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.registry import Registry
     from gpuhook.host.hot.engine_log import EngineLog
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.parse import Source
     from gpuhook.request.plan import Injection
     from gpuhook.vendors.interface import VendorNode
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
     T = TypeVar("T")
 

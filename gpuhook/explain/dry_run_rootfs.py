@@ -14,7 +14,7 @@ from gpuhook.apply.live.live_files import FileChange
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
-from gpuhook.vendors.nvidia.hot.rootfs.rootfs_jobs import RootfsWork
+from gpuhook.vendors.hot.rootfs_jobs import RootfsWork
 
 EMPTY = "/proc/self"  # a directory of every host, in place of a root that does not exist
 _MAX_FILE = 16 << 20

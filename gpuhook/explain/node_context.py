@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
-from gpuhook.node import driver_worker
 from gpuhook.node.described_devices import further_devices
 from gpuhook.node.described_node import NAME, DescribedNode, Heard
 from gpuhook.node.spec_node import SpecNode
 from gpuhook.usage import usage_devices
+from gpuhook.vendors import driver_worker
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.usage import nvidia_devices
 

@@ -15,6 +15,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.spec import change_record
 from gpuhook.entry import oci_command, plan_context, runtime
 from gpuhook.entry.create import WRAPPER, Create, Edited
@@ -25,7 +26,6 @@ from gpuhook.explain.trace import requirement_trace as requirement_facts
 from gpuhook.host.hot import fastjson, state
 from gpuhook.host.hot.engine_log import as_fault
 from gpuhook.request import parse, plan, policy
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from gpuhook.apply.live.hotplug_steps import AccessStep
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.spec import change_record
 from gpuhook.containers import find
 from gpuhook.errors import GpuhookError, fault
@@ -25,7 +26,6 @@ from gpuhook.node import spec_node
 from gpuhook.target import running_container
 from gpuhook.usage import injection_route
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

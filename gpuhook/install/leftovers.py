@@ -14,6 +14,7 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi import spec_file, spec_notes
 from gpuhook.cdi.hot import spec_rules
 from gpuhook.device_plugin.config.configuration import LabelFlags
@@ -25,7 +26,6 @@ from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
 from gpuhook.install.mounted_host import inside
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,20 +14,20 @@ from gpuhook.memory_limits import attach_limits
 from gpuhook.request import plan, policy, replicas
 from gpuhook.request.resolve import Grant, resolve_names
 from gpuhook.target.running_container import ContainerNote, Report
-from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
+from gpuhook.vendors.warm import live_jobs as nvidia_live
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gpuhook.apply.live.hotplug_plan import DesiredState, HotplugPlan
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.entry.plan_context import PlanContext, VendorContext
     from gpuhook.memory_limits.limit_changes import Wish
     from gpuhook.memory_limits.limit_plan import Limits
     from gpuhook.request.plan import Injection
     from gpuhook.target.running_container import Target
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 _RESTART = "restarting the container removes the GPU: it is not in its config.json"
 _ENV = "the variables of the container's processes do not change"

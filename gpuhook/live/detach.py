@@ -21,10 +21,10 @@ from gpuhook.live.detach_selection import Taken
 from gpuhook.live.vendor_names import names_by_vendor
 from gpuhook.memory_limits import attach_limits
 from gpuhook.target.running_container import ContainerNote, Report
+from gpuhook.vendors.hot import rootfs_plan
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import rootfs_plan
-from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
 from gpuhook.vendors.warm import config_devices
+from gpuhook.vendors.warm import live_jobs as nvidia_live
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

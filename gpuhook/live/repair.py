@@ -21,7 +21,7 @@ from gpuhook.request import plan
 from gpuhook.request.resolve import resolve_names
 from gpuhook.target.running_container import ContainerNote, Report
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
+from gpuhook.vendors.warm import live_jobs as nvidia_live
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

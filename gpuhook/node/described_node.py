@@ -18,11 +18,11 @@ from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.apply.rootfs import hook_args
     from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.errors import GpuhookError
     from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.nvidia.hot.requirement_check import KnownGpu
-    from gpuhook.vendors.nvidia.hot.rootfs import hook_args
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 NAME = "what generate-cdi would write"  # in place of the path of a spec file

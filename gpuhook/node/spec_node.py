@@ -6,6 +6,7 @@ gpuhook-runtime's refresh of a stale spec is reported here, and not done.
 
 from __future__ import annotations
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi import spec_list
 from gpuhook.cdi.hot.registry import Registry
 from gpuhook.entry.plan_context import PlanContext
@@ -17,7 +18,6 @@ from gpuhook.request import plan
 from gpuhook.vendors.hot import further_nodes
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,13 +20,14 @@ from gpuhook.setup.minimal_root import minimal_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.engines.configure.host_programs import Ran
     from gpuhook.setup.minimal_root import MinimalRoot
-    from gpuhook.setup.setup_facts import ProofDevice, SetupFacts
+    from gpuhook.setup.setup_facts import SetupFacts
     from gpuhook.setup.setup_plan import EngineStep
+    from gpuhook.vendors.gpu_summary import ProofDevice
 
 UNREAD = "{engine} has not read its configuration yet"
 _RUNTIME = "gpuhook-runtime"
@@ -50,27 +51,25 @@ def not_provable(step: EngineStep, facts: SetupFacts) -> str:
     return UNREAD.format(engine=step.engine) if step.is_pending else ""
 
 
-def prove(
-    step: EngineStep, device: ProofDevice, files: Sequence[str], host: Host
-) -> ContainerProof:
-    """Run the container; `files` of the host are what it needs the C library for.
+def prove(step: EngineStep, device: ProofDevice, host: Host) -> ContainerProof:
+    """Run the container; it gets the C library for the files of the device's driver.
 
     Raises GH2115 if it does not see exactly its device, and OSError.
     """
     engine = engine_program(step.where, host)
     way = device.way
-    with minimal_root(engine.programs, files, way.copies) as root:
+    with minimal_root(engine.programs, device.files, way.copies, way.libraries) as root:
         if step.engine in WITH_IMAGES:
             with _image(engine, root) as image:
                 options = request_options(step, device)
                 ran = _run_image(engine, image, options, way.program)
         else:
             ran = _run_bundle(step, root, device, host)
-    seen = {uuid for uuid in re.findall(way.pattern, ran.output) if uuid[:4] == device.uuid[:4]}
-    if ran.status or seen != {device.uuid}:
+    seen = {one for one in re.findall(way.pattern, ran.output) if one[:4] == device.id[:4]}
+    if ran.status or seen != {device.id}:
         reason = f"status {ran.status}: {last_words(ran)}"
         if not ran.status:
-            reason = f"it sees {', '.join(sorted(seen)) or 'no GPU'}, and requested {device.uuid}"
+            reason = f"it sees {', '.join(sorted(seen)) or 'no GPU'}, and requested {device.id}"
         raise fault("GH2115", engine=step.engine, reason=reason, command=ran.command)
     return ContainerProof(ran.command, tuple(ran.output.splitlines()))
 

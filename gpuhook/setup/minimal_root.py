@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A root file system in which nvidia-smi runs, made of files of this host, without the driver.
+"""A root file system for a driver's program, made of files of this host, without the driver.
 
-It has the C library and directories only: nvidia-smi and the driver's libraries must come from what
-was set up. So no registry is needed, and the proof is of this node's configuration.
+It has the C library and directories only: the program and the driver's libraries must come from
+what was set up. So no registry is needed, and the proof is of this node's configuration.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 LIST = "ldd"  # the program that lists libraries
 _NOT_TEMPORARY = "/var/lib"
 _DIRECTORIES = ("dev", "etc", "proc", "run", "sys", "tmp", "usr/bin")
-_DRIVER = ("libnvidia", "libcuda")  # the beginnings of names that the driver's libraries have
 _LIBRARY = re.compile(r"(?:^|=>)\s*(/\S+) \(0x", re.MULTILINE)  # a line of ldd(1)
 
 
@@ -56,11 +55,15 @@ def _as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @contextmanager
 def minimal_root(
-    programs: HostPrograms, files: Iterable[str], copies: Iterable[str] = ()
+    programs: HostPrograms,
+    files: Iterable[str],
+    copies: Iterable[str] = (),
+    driver: tuple[str, ...] = (),
 ) -> Iterator[MinimalRoot]:
     """Make a root file system with what the host's `files` need, and remove it. Raises OSError.
 
-    It also has `copies`, programs of the host by name, and what they need.
+    It also has `copies`, programs of the host by name, and what they need, but no library whose
+    name starts as in `driver`.
     """
     copied = [path for path in map(programs.find, copies) if path is not None]
     with TemporaryDirectory(prefix="gpuhook-setup-", dir=_directory()) as place:
@@ -68,7 +71,9 @@ def minimal_root(
         os.mkdir(root)
         for directory in _DIRECTORIES:
             os.makedirs(f"{root}/{directory}")
-        for path in (*copied, *_libraries(programs, [*files, *copied])):
+        libraries = _libraries(programs, [*files, *copied])
+        own = [one for one in libraries if not posixpath.basename(one).startswith(driver)]
+        for path in (*copied, *own):
             os.makedirs(root + posixpath.dirname(path), exist_ok=True)
             shutil.copyfile(path, root + path)
             shutil.copymode(path, root + path)
@@ -86,5 +91,4 @@ def _directory() -> str:
 def _libraries(programs: HostPrograms, files: Iterable[str]) -> list[str]:
     """Return the libraries and the loader that the host's loader finds for files."""
     ran = programs.run((LIST, *files))  # its status is 1 if one of several files is static
-    found = dict.fromkeys(_LIBRARY.findall(ran.output)) if ran else {}
-    return [path for path in found if not posixpath.basename(path).startswith(_DRIVER)]
+    return list(dict.fromkeys(_LIBRARY.findall(ran.output))) if ran else []

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from dataclasses import dataclass
 
 from gpuhook.doctor.check import FAILED
@@ -22,7 +21,7 @@ from gpuhook.host.error_text import worded
 from gpuhook.host.hot import state
 from gpuhook.setup.node_commands import WRITES
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.gpu_summary import ProofWay
+from gpuhook.vendors.gpu_summary import NO_DEVICE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.configure.engine_status import EngineStatus
     from gpuhook.engines.read.engine_config import Version
     from gpuhook.setup.node_commands import NodeCommands, SpecState
-    from gpuhook.vendors.gpu_summary import GpuSummary
-    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
+    from gpuhook.vendors.gpu_summary import GpuSummary, ProofDevice
 
 _NEEDED = ("driver", "devices")  # sections of doctor: without them, no container gets a GPU
 _PROGRAMS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook")
@@ -45,27 +43,6 @@ _OPERATOR = {
 }
 _IS_OF_ROOT = "GH2014"
 _CRI = ("containerd", "crio")
-
-
-_SMI = ProofWay(
-    variable="NVIDIA_VISIBLE_DEVICES",
-    kind="nvidia.com/gpu",
-    runtime="nvidia",
-    program=("nvidia-smi", "-L"),
-    pattern=r"\(UUID: ((?:GPU|MIG)-[0-9A-Za-z/-]+)\)",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ProofDevice:
-    """The GPU or the MIG instance that a container gets to prove the setup: "0", or "0:1".
-
-    `uuid` is its id in what the container prints.
-    """
-
-    name: str
-    uuid: str
-    way: ProofWay = _SMI
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,61 +68,56 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True)
 class SetupFacts:
-    """The facts. `nvidia` has a sentence for each part of NVIDIA's stack.
+    """The facts. `summaries` has the GPUs of each vendor that the node has.
 
-    `smi` is the host's path of nvidia-smi and `nvml` that of the driver's library, "" without one.
-    `device` is None if no GPU has a name by which a container can request it; `others` are devices
-    of GPUs without driver files. `kubernetes` is the
-    directory of the kubelet, "" if this is not a node of a cluster. `refresh_units` are the enabled
-    units that write a missing spec.
+    `nvidia` has a sentence for each part of NVIDIA's stack. `kubernetes` is the directory of the
+    kubelet, "" if this is not a node of a cluster. `refresh_units` are the enabled units that write
+    a missing spec.
     """
 
     driver: str
-    gpus: tuple[str, ...]
-    device: ProofDevice | None
-    smi: str
-    nvml: str
+    summaries: tuple[GpuSummary, ...]
     engines: tuple[EngineFacts, ...]
     specs: tuple[SpecState, ...]
     nvidia: tuple[str, ...]
     kubernetes: str
     is_root: bool
     refresh_units: tuple[str, ...] = ()
-    others: tuple[ProofDevice, ...] = ()
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs by model."""
+        return tuple(model for one in self.summaries for model in one.gpus)
 
     @property
     def devices(self) -> tuple[ProofDevice, ...]:
         """The devices that containers prove: one of each vendor."""
-        return (*([self.device] if self.device and self.smi else []), *self.others)
+        return tuple(one.device for one in self.summaries if one.device is not None)
 
     @property
     def no_device(self) -> str:
         """Why there is no such device."""
-        if self.device is None:
-            return "no GPU of this node has an index and a UUID"
-        return "the driver has no nvidia-smi"
+        return next((one.no_device for one in self.summaries), NO_DEVICE)
 
 
 def setup_facts(commands: NodeCommands) -> SetupFacts:
     """Return the facts. Raises GH2111, or a vendor's fault, if the driver does not work."""
     node = commands.node()
-    summaries, trouble = _summaries()
+    found = driver_facts.inventory_of(node)
+    summaries, trouble = _summaries(found)
     is_other_kind = driver_facts.is_wsl(node) or driver_facts.is_tegra(node)
     if not (summaries or is_other_kind or driver_facts.has_gpu(node)) and trouble is not None:
         raise trouble
     if not summaries or is_other_kind or driver_facts.has_gpu(node):
         _require_driver(node)
-    found = driver_facts.inventory_of(node)
     cluster = engine_facts.kubelet(node) or kubelet_facts.kubelet(node).running
     engines = tuple(_engines(node, commands, is_of_cluster=bool(cluster)))
     specs = tuple(commands.specs(is_dry=True))
-    driver = (found and found.driver.version) or driver_facts.driver_mark(node)
+    # The inventory of a Tegra or of WSL has no version.
+    mark = "" if found and found.driver.version else driver_facts.driver_mark(node)
     return SetupFacts(
-        driver=", ".join(filter(None, (driver, *(one.driver for one in summaries)))),
-        gpus=(*_gpu_names(found), *(name for one in summaries for name in one.gpus)),
-        device=_device(found.gpus if found else ()),
-        smi=_file(found, "/nvidia-smi"),
-        nvml=(found and found.driver.nvml) or "",
+        driver=", ".join(filter(None, (mark, *(one.driver for one in summaries)))),
+        summaries=tuple(summaries),
         engines=engines,
         specs=specs,
         nvidia=tuple(_nvidia(node, engines, specs)),
@@ -156,17 +128,16 @@ def setup_facts(commands: NodeCommands) -> SetupFacts:
             for one in systemd_units.REFRESH_UNITS
             if program_facts.unit(node, one).get("enabled") == "enabled"
         ),
-        others=tuple(ProofDevice(one.name, one.id, one.way) for one in summaries if one.name),
     )
 
 
-def _summaries() -> tuple[list[GpuSummary], GpuhookError | None]:
-    """Return the GPUs of each vendor that doctor does not describe, and why one has no answer."""
+def _summaries(inventory: object | None) -> tuple[list[GpuSummary], GpuhookError | None]:
+    """Return the GPUs of each vendor, and why one has no answer."""
     found: list[GpuSummary | None] = []
     trouble: GpuhookError | None = None
     for vendor in vendors():
         try:
-            found.append(vendor.summary(state.host_root()))
+            found.append(vendor.summary(state.host_root(), inventory))
         except (GpuhookError, OSError) as error:
             trouble = trouble or worded(error)
     return [one for one in found if one is not None], trouble
@@ -184,28 +155,6 @@ def _require_driver(node: ExaminedNode) -> None:
     if not (is_other_kind or driver_facts.has_gpu(node)):
         message = "this machine has no NVIDIA GPU, and no other GPU that gpuhook supports"
         raise fault("GH2111", check="driver.gpu", message=message, command="gpuhook doctor --all")
-
-
-def _gpu_names(found: Node | None) -> tuple[str, ...]:
-    counts = Counter(gpu.name or "unknown" for gpu in found.gpus) if found else Counter[str]()
-    return tuple(f"{count} x {name}" for name, count in counts.items())
-
-
-def _device(gpus: tuple[Gpu, ...]) -> ProofDevice | None:
-    """Return the first device that a container can get."""
-    for gpu in gpus:
-        if gpu.lost is None and gpu.mig_mode != "enabled" and gpu.uuid:
-            return ProofDevice(str(gpu.index), gpu.uuid)
-        if gpu.lost is None:
-            for one in gpu.instances:
-                if one.trouble is None:
-                    return ProofDevice(f"{gpu.index}:{one.index}", one.uuid)
-    return None
-
-
-def _file(found: Node | None, end: str) -> str:
-    files = found.files if found else ()
-    return next((one.host_path for one in files if one.container_path.endswith(end)), "")
 
 
 def _engines(

@@ -173,8 +173,7 @@ def _prove(step: EngineStep, plan: SetupPlan, commands: NodeCommands) -> StepRes
         return StepResult(CONTAINER, SKIPPED, (reason,), step.engine)
     lines: tuple[str, ...] = ()
     for device in facts.devices:
-        files = [path for path in (facts.smi, facts.nvml) if path and device is facts.device]
-        proof = gpu_container.prove(step, device, files, commands.host)
+        proof = gpu_container.prove(step, device, commands.host)
         lines += (proof.command, *proof.lines)
     if step.engine not in WITH_IMAGES:
         lines += (f"only a pod proves the handler {step.options.name} of {step.engine}",)

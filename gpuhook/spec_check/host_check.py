@@ -10,10 +10,10 @@ import os
 import stat
 from dataclasses import dataclass
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi.hot import spec_versions
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot import host_fingerprint
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

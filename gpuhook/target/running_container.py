@@ -13,6 +13,7 @@ from typing import Any
 
 from gpuhook.apply.live import hotplug_plan, interrupted_attach
 from gpuhook.apply.live.live_injection import LiveRecord
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.spec import oci_spec
 from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.containers.hot import ledger
@@ -20,7 +21,6 @@ from gpuhook.containers.warm import ledger_changes, membership
 from gpuhook.errors import fault
 from gpuhook.host.interrupt import Interruptible
 from gpuhook.kernel.namespaces import is_initial_user_namespace
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.warm import config_devices
 
 TYPE_CHECKING = False
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from gpuhook.apply.live.hotplug_plan import HotplugPlan
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.apply.live.live_injection import InjectedItems
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.containers.warm.process_handle import Process
     from gpuhook.containers.warm.runtime_state import Found
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 # Faults of a container that ends before it is read: a command for all containers continues.
 GONE = ("GH1730", "GH1732", "GH1738")

@@ -25,6 +25,11 @@ def vendor_of_resource(name: str) -> Vendor:
     return next(vendor for vendor in vendors() if vendor.domain == domain)
 
 
+def default_kind() -> str:
+    """Return the kind of a CDI name without one, if no setting names it: the first vendor's."""
+    return vendors()[0].vocabulary.default_kind
+
+
 def domain_in(name: str) -> str:
     """Return the domain of the vendor in a CDI name, the first vendor's for a name of another."""
     domains = [vendor.domain for vendor in vendors()]

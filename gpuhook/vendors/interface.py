@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.cdi.hot.registry import Registry
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source, Vocabulary
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
 

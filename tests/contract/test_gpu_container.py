@@ -15,8 +15,9 @@ from gpuhook.engines.configure.engine_plan import EngineOptions
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.errors import GpuhookError
 from gpuhook.setup import gpu_container
-from gpuhook.setup.setup_facts import ProofDevice
 from gpuhook.setup.setup_plan import EngineStep
+from gpuhook.vendors.gpu_summary import ProofDevice
+from gpuhook.vendors.nvidia.gpu.nvidia_summary import SMI
 from tests.contract.installation import Installation, installation
 from tests.contract.runtimes import launcher
 from tests.simulated import build
@@ -64,21 +65,21 @@ def test_container_sees_its_gpu(
 ) -> None:
     """nvidia-smi lists exactly the requested GPU; nothing of the container remains."""
     made = step(smi, tmp_path, engine)
-    files = [program(smi), smi.node.nvml_library]
+    files = (str(program(smi)), str(smi.node.nvml_library))
     before = images()
     uuids = {index: str(smi.gpu(index).uuid) for index in (0, 1, 5)}
     for index in (0, 5):
         uuid = uuids[index]
-        device = ProofDevice(str(index), uuid)
-        proof = gpu_container.prove(made, device, files, Host())
+        device = ProofDevice(str(index), uuid, SMI, files)
+        proof = gpu_container.prove(made, device, Host())
         assert [line for line in proof.lines if "UUID" in line] == [
             f"{smi.device(index)}: Simulated (UUID: {uuid})"
         ]
     with pytest.raises(GpuhookError, match=f"it sees {uuids[5]}") as caught:
-        gpu_container.prove(made, ProofDevice("5", uuids[1]), files, Host())
+        gpu_container.prove(made, ProofDevice("5", uuids[1], SMI, files), Host())
     assert caught.value.code == "GH2115"
     with pytest.raises(GpuhookError, match="status ") as caught:
-        gpu_container.prove(made, ProofDevice("99", uuids[0]), files, Host())
+        gpu_container.prove(made, ProofDevice("99", uuids[0], SMI, files), Host())
     assert caught.value.code == "GH2115"
     assert images() == before
 

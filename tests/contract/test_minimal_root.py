@@ -12,6 +12,7 @@ from pathlib import Path
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.setup.minimal_root import minimal_root
+from gpuhook.vendors.nvidia.gpu.nvidia_summary import SMI
 
 
 def compiled(place: Path, text: str, *options: str) -> Path:
@@ -27,7 +28,8 @@ def test_libraries_of_a_program(tmp_path: Path) -> None:
     library = compiled(tmp_path / name, "int x;", "-shared", "-fPIC", f"-Wl,-soname,{name}")
     options = ("-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{tmp_path}")
     program = compiled(tmp_path / "program", "int main(void) { return 0; }", *options)
-    with minimal_root(HostPrograms(Host()), [str(program), "/nowhere"]) as root:
+    places = [str(program), "/nowhere"]
+    with minimal_root(HostPrograms(Host()), places, driver=SMI.libraries) as root:
         files = {path.name for path in Path(root.path).rglob("*") if path.is_file()}
         assert "libc.so.6" in files
         assert any(name.startswith("ld-") for name in files)

@@ -18,10 +18,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
-from gpuhook.cli.generate import driver_spec
 from gpuhook.node import tree_worker
 from gpuhook.vendors import usage_worker, vendor_worker
 from gpuhook.vendors.amd.inventory import patient_inventory
+from gpuhook.vendors.nvidia.generate import driver_spec
 from tests.contract.fuse import silent
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import PluginProcess, plugin

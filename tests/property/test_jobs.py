@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.apply.rootfs import hook_args
 
 NAME = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
 PATH = st.builds("/{}/{}".format, NAME, NAME)

@@ -12,7 +12,7 @@ from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import fault
 from gpuhook.host import console, documents
 from gpuhook.node import settings_file
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors import catalogue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,10 +50,9 @@ def resolve(
     the CDI rules. `gpuhook explain` shows what gpuhook-runtime would do.
     """
     dirs = parameters.spec_dirs(spec_dir)
-    kind = settings_file.of_node().default_kind or vocabulary.VOCABULARY.default_kind
-    found = resolution.resolve(
-        name, kind, registry.Registry(dirs, spec_list.layers(dirs), vocabulary.VENDOR)
-    )
+    kind = settings_file.of_node().default_kind or catalogue.default_kind()
+    known = registry.Registry(dirs, spec_list.layers(dirs), catalogue.domain_in(kind))
+    found = resolution.resolve(name, kind, known)
     if config is not None:
         click.echo(_edited_config(found, config), nl=False)
     elif output == "table":

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi import spec_file, validate
 from gpuhook.cdi.hot import spec_rules
 from gpuhook.cdi.transform import CONTAINER, HOST, Move, TransformOptions, moved
 from gpuhook.cli.generate import spec_writer
 from gpuhook.cli.options import command_sections, file_option, parameters
 from gpuhook.host import console, documents
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

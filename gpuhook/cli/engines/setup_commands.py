@@ -8,12 +8,13 @@ import os
 
 from gpuhook.cli.diagnosis import doctor_target
 from gpuhook.cli.engines import configure_options, engine_place
-from gpuhook.cli.generate import generate_call, refresh, refresh_plan
+from gpuhook.cli.generate import generate_call, refresh
 from gpuhook.doctor.check import first_items
 from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.host import console
 from gpuhook.setup.node_commands import HAS, WRITES, SpecState
+from gpuhook.vendors.spec_case import FOREIGN, FORGOTTEN, STALE
 
 _KEPT = "another program wrote it, and it is kept"
 
@@ -21,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import click
 
-    from gpuhook.cli.generate.refresh_plan import Case
+    from gpuhook.cli.generate.refresh_plan import VendorCase
     from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.configure.configure_engine import Where
     from gpuhook.engines.configure.engine_plan import EngineOptions, Route
@@ -42,14 +43,16 @@ class SetupCommands:
     def specs(self, *, is_dry: bool) -> list[SpecState]:
         """Write the first or stale specs as `gpuhook refresh` does, and return all."""
         cases = refresh.refreshed(self._root, is_dry=is_dry)
-        return [self._spec(one) for one in cases if one.state != refresh_plan.FORGOTTEN]
+        return [self._spec(one) for one in cases if one.case.state != FORGOTTEN]
 
-    def _spec(self, case: Case) -> SpecState:
-        if case.state != refresh_plan.STALE:
-            is_foreign = case.reason == refresh_plan.FOREIGN
+    def _spec(self, of_vendor: VendorCase) -> SpecState:
+        case = of_vendor.case
+        if case.state != STALE:
+            is_foreign = case.reason == FOREIGN
             reason = _KEPT if is_foreign else case.reason
             return SpecState(case.path, HAS, reason, is_foreign=is_foreign, error=case.error)
-        spec = json.loads(generate_call.text(case.words, "json", self._root))
+        text = generate_call.text(case.words, of_vendor.vendor.name, "json", self._root)
+        spec = json.loads(text)
         files = len(spec["containerEdits"].get("mounts") or ())
         names = first_items([one["name"] for one in spec["devices"]])
         contents = f"{spec['kind']}: {names}" + (f"; {files} driver files" if files else "")

@@ -10,31 +10,28 @@ from contextlib import redirect_stderr, redirect_stdout
 import click
 
 from gpuhook.errors import fault
-from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def run(words: Sequence[str], root: click.Context) -> None:
+def run(words: Sequence[str], vendor: str, root: click.Context) -> None:
     """Call generate-cdi with the arguments `words`; raises its faults, GH1528 for wrong usage.
 
-    It describes one vendor's GPUs: those of --vendor in `words`, else those of the first vendor.
-    `root` is the context of the command `gpuhook`.
+    It describes one vendor's GPUs: those of --vendor in `words`, else those of the one with the
+    name `vendor`. `root` is the context of the command `gpuhook`.
     """
     from gpuhook.cli.generate.generate_cdi import generate_cdi  # not needed if all specs are fresh
 
     try:
-        with generate_cdi.make_context(
-            "generate-cdi", list(words), parent=root, obj=vendors()[0].name
-        ) as ctx:
+        with generate_cdi.make_context("generate-cdi", list(words), parent=root, obj=vendor) as ctx:
             generate_cdi.invoke(ctx)
     except click.ClickException as error:
         raise fault("GH1528", words=" ".join(words), reason=error.format_message()) from error
 
 
-def text(words: Sequence[str], fmt: str, root: click.Context) -> str:
+def text(words: Sequence[str], vendor: str, fmt: str, root: click.Context) -> str:
     """Return the spec of the arguments `words`, in the format `fmt`; prints and writes nothing.
 
     Raises as run() does.
@@ -46,7 +43,7 @@ def text(words: Sequence[str], fmt: str, root: click.Context) -> str:
             del kept[place : place + 2]
     printed = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(io.StringIO()):
-        run([*kept, "-o", fmt], root)
+        run([*kept, "-o", fmt], vendor, root)
     return printed.getvalue()
 
 

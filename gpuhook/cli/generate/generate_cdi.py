@@ -7,13 +7,7 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.generate import (
-    device_spec,
-    driver_spec,
-    generate_cdi_options,
-    spec_writer,
-    vendor_choice,
-)
+from gpuhook.cli.generate import generate_cdi_options, spec_writer, vendor_choice, vendor_spec
 from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
@@ -50,21 +44,13 @@ def generate_cdi(output: str | None, fmt: str | None, **options: Any) -> None:
     faults = []
     for vendor in chosen:
         try:
-            _generate(vendor, output=files[vendor.name], fmt=fmt, **options)
+            vendor_spec.generate(vendor, output=files[vendor.name], fmt=fmt, **options)
         except GpuhookError as error:
             faults.append(error)  # the other vendor's GPUs may work
     for other in faults[1:]:
         click.echo(f"Error {other.code}: {other.message}", err=True)
     if faults:
         raise faults[0]
-
-
-def _generate(of: Vendor, **options: Any) -> None:
-    describe = of.spec_maker()
-    if describe is None:
-        driver_spec.generate(**options)
-    else:
-        device_spec.generate(describe, **options)
 
 
 def _require_one_document(chosen: Sequence[Vendor], fmt: str | None) -> None:

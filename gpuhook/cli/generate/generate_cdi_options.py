@@ -8,10 +8,13 @@ from typing import Any, TypeVar
 import click
 
 from gpuhook.cdi import spec_file
-from gpuhook.cli.generate import toolkit_options, toolkit_switches, vendor_choice
+from gpuhook.cli.generate import generate_section, toolkit_options, vendor_choice
+from gpuhook.cli.generate.generate_section import WordsOption
 from gpuhook.cli.options import command_sections, file_option, node_options, parameters
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.driver import site_rules
+from gpuhook.vendors.nvidia.generate import toolkit_switches
+from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.spec import device_selection
 from gpuhook.vendors.nvidia.spec.generate_options import (
@@ -24,7 +27,7 @@ from gpuhook.vendors.spec_choices import DEFAULT_VERSION, SPEC_VERSIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -36,27 +39,22 @@ def _option(*names: str, **settings: Any) -> Callable[[F], F]:
     return click.option(*names, show_envvar=True, **settings)
 
 
-def _list_of(
-    *known: str,
-) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[str, ...]]:
-    """Return the callback of a repeatable option whose values may be comma lists of `known` words.
+def _words(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of a repeatable option whose values may be comma lists."""
+    words = [word.strip() for value in values for word in value.split(",")]
+    found = tuple(dict.fromkeys(filter(None, words)))
+    if values and not found:
+        raise click.BadParameter("it is empty", ctx, param)
+    known = param.words if isinstance(param, WordsOption) else found
+    for word in found:
+        if word not in known:
+            raise click.BadParameter(f"{word!r} is not one of {', '.join(known)}", ctx, param)
+    return found
 
-    Without `known`, any word is valid.
-    """
 
-    def callback(
-        ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-    ) -> tuple[str, ...]:
-        words = [word.strip() for value in values for word in value.split(",")]
-        found = tuple(dict.fromkeys(filter(None, words)))
-        if values and not found:
-            raise click.BadParameter("it is empty", ctx, param)
-        for word in found:
-            if known and word not in known:
-                raise click.BadParameter(f"{word!r} is not one of {', '.join(known)}", ctx, param)
-        return found
-
-    return callback
+def _list_option(name: str, *words: str, **settings: Any) -> Callable[[F], F]:
+    """Return the decorator for a repeatable option whose values are some of `words`."""
+    return _option(name, cls=WordsOption, words=words, multiple=True, callback=_words, **settings)
 
 
 _VENDORS = "|".join((vendor_choice.AUTO, *(one.name for one in vendors()), "DOMAIN"))
@@ -141,12 +139,11 @@ _OPTIONS = (
         callback=parameters.not_empty,
         help="Class of the kind. Default: the class of the mode, gpu.",
     ),
-    _option(
+    _list_option(
         "--device-name-strategy",
+        *device_selection.STRATEGIES,
         metavar="|".join(device_selection.STRATEGIES),
-        multiple=True,
         default=DEFAULT_STRATEGIES,
-        callback=_list_of(*device_selection.STRATEGIES),
         show_default=True,
         help="How to name devices: 0, GPU-<uuid>, gpu0, MIG instances 0:1, MIG-<uuid>, mig0:1; "
         "repeatable, or comma-separated.",
@@ -155,7 +152,7 @@ _OPTIONS = (
         "--device-id",
         metavar="ID",
         multiple=True,
-        callback=_list_of(),
+        callback=_words,
         help="Describe only this GPU (index, UUID or PCI bus id) or MIG instance (0:1, UUID); "
         "none: all devices, without the device `all`; repeatable, or comma-separated.",
     ),
@@ -183,32 +180,32 @@ _OPTIONS = (
     _option(
         "--driver-capabilities",
         "capabilities",
+        cls=WordsOption,
+        words=(*vocabulary.CAPABILITIES, "all"),
         envvar="GPUHOOK_GENERATE_CDI_DRIVER_CAPABILITIES",
         metavar="LIST",
         callback=parameters.capabilities,
         help="Include only the files and nodes of these capabilities (compute,utility,...). "
         "Default: request.driverCapabilities of the settings, else all.",
     ),
-    _option(
+    _list_option(
         "--feature-flag",
+        *toolkit_switches.FLAGS,
         metavar="FLAG",
-        multiple=True,
-        callback=_list_of(*toolkit_switches.FLAGS),
         help=toolkit_switches.FLAGS_HELP,
     ),
-    _option(
+    _list_option(
         "--disable-hook",
+        *hook_names.NAMES,
+        hook_names.EVERY,
         metavar="NAME",
-        multiple=True,
-        callback=_list_of(*hook_names.NAMES, hook_names.EVERY),
         help="Skip a job of the hook, even when gpuhook-runtime runs it: "
         f"{', '.join(hook_names.NAMES)}, or {hook_names.EVERY}; repeatable, or comma-separated.",
     ),
-    _option(
+    _list_option(
         "--enable-hook",
+        *hook_names.NAMES,
         metavar="NAME",
-        multiple=True,
-        callback=_list_of(*hook_names.NAMES),
         help="Run this job of the hook, even if --disable-hook names it; chmod (mode 0755 for "
         "/dev/dri) is only done if it is named here; repeatable, or comma-separated.",
     ),
@@ -243,10 +240,48 @@ SECTIONS = {
 }  # fmt: skip
 
 
+# Values for a dump of another node, to which the settings of this node do not apply.
+_WITH_A_DUMP = {
+    "mode": mode_table.AUTO,
+    "create_device_nodes": False,
+    "files_dir": None,
+    "output": None,
+}
+# Options of Tegra and of GPUs: the settings do not apply in a mode that the caller has chosen and
+# that describes neither.
+_OF_A_TEGRA = {
+    "csv_file": (),
+    "csv_ignore_pattern": (),
+    "csv_compat_container_root": None,
+}
+_OF_GPUS = {
+    "device_class": None,
+    "device_id": (),
+    "device_name_strategy": DEFAULT_STRATEGIES,
+    "no_all_device": False,
+    "create_device_nodes": False,
+    "output": None,
+}
+
+
 class GenerateCommand(toolkit_options.ToolkitCommand):
     """generate-cdi, whose --help lists the options in sections."""
 
     sections = SECTIONS
+
+    def excluded(self, ctx: click.Context) -> Mapping[str, Any]:
+        """Return the parameters to which the settings do not apply in a call, and their values."""
+        if ctx.params.get("inventory") is not None:
+            return _WITH_A_DUMP
+        mode = ctx.params.get("mode")
+        is_set = generate_section.is_of_settings(ctx, "mode")
+        if is_set or mode in (None, mode_table.AUTO, mode_table.CSV):
+            return {}
+        if mode_table.KINDS[mode] == vocabulary.VOCABULARY.default_kind:
+            return _OF_A_TEGRA
+        flags = ctx.params.get("feature_flag") or ()
+        other_flags = tuple(flag for flag in flags if flag != toolkit_switches.COHERENT)
+        return {**_OF_A_TEGRA, **_OF_GPUS, "feature_flag": other_flags}
 
 
 def generate_options(command: F) -> F:
@@ -254,25 +289,3 @@ def generate_options(command: F) -> F:
     for option in reversed(_OPTIONS):
         command = option(command)
     return node_options.spec_options(command)
-
-
-def csv_choices(options: dict[str, Any], mode: str) -> dict[str, Any]:
-    """Return the --csv options of a command as fields of Choices.
-
-    Raises a usage error if `mode` is neither auto nor csv.
-    """
-    found = {
-        "csv_files": options["csv_file"],
-        "csv_ignore_patterns": options["csv_ignore_pattern"],
-        "csv_compat_root": options["csv_compat_container_root"] or "",
-    }
-    if any(found.values()) and mode not in ("auto", "csv"):
-        raise click.UsageError(f"the options --csv-... have no effect with --mode {mode}")
-    return found
-
-
-def csv_notes(found: dict[str, Any], mode: str) -> list[str]:
-    """Return a note if --csv options have no effect in `mode`, the mode of this machine."""
-    if mode == "csv" or not any(found.values()):
-        return []
-    return [f"the options --csv-... have no effect in mode {mode}"]

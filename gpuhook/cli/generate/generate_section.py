@@ -13,15 +13,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from gpuhook.cli.generate import toolkit_switches
 from gpuhook.cli.options import file_option
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import settings
-from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.modes import mode_table
-from gpuhook.vendors.nvidia.spec import device_selection
-from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_STRATEGIES
-from gpuhook.vendors.nvidia.warm import hook_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,35 +26,14 @@ _ERROR, _SET = "gpuhook.settings_error", "gpuhook.settings_set"
 # Not settings of a node: driver.root and driver.devRoot apply to all commands, and a dump is of
 # another node.
 _ELSEWHERE = ("driver_root", "dev_root", "inventory", "help")
-# Values for a dump of another node, to which the settings of this node do not apply.
-_WITH_A_DUMP = {
-    "mode": mode_table.AUTO,
-    "create_device_nodes": False,
-    "files_dir": None,
-    "output": None,
-}
-# Options of Tegra and of GPUs: the settings do not apply in a mode that the caller has chosen and
-# that describes neither.
-_OF_A_TEGRA = {
-    "csv_file": (),
-    "csv_ignore_pattern": (),
-    "csv_compat_container_root": None,
-}
-_OF_GPUS = {
-    "device_class": None,
-    "device_id": (),
-    "device_name_strategy": DEFAULT_STRATEGIES,
-    "no_all_device": False,
-    "create_device_nodes": False,
-    "output": None,
-}
-_WORDS: dict[str, tuple[str, ...]] = {
-    "device_name_strategy": device_selection.STRATEGIES,
-    "capabilities": (*vocabulary.CAPABILITIES, "all"),
-    "feature_flag": toolkit_switches.FLAGS,
-    "disable_hook": (*hook_names.NAMES, hook_names.EVERY),
-    "enable_hook": hook_names.NAMES,
-}
+
+
+class WordsOption(click.Option):
+    """An option whose value is a list of these `words`."""
+
+    def __init__(self, *args: Any, words: tuple[str, ...], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.words = words
 
 
 class Configured(file_option.OutputFileCommand):
@@ -85,30 +58,22 @@ class Configured(file_option.OutputFileCommand):
         """Run the command; raises GH1530."""
         if _ERROR in ctx.meta:
             raise ctx.meta[_ERROR]
-        for name, value in _excluded(ctx).items():
-            if _is_of_settings(ctx, name):
+        for name, value in self.excluded(ctx).items():
+            if is_of_settings(ctx, name):
                 ctx.params[name] = value
         names_a_file = ctx.params.get("output") not in (None, "-")
-        if names_a_file and _is_of_settings(ctx, "fmt") and not _is_of_settings(ctx, "output"):
+        if names_a_file and is_of_settings(ctx, "fmt") and not is_of_settings(ctx, "output"):
             ctx.params["fmt"] = None  # the name of the caller's file decides
         return super().invoke(ctx)
 
-
-def _excluded(ctx: click.Context) -> dict[str, Any]:
-    """Return the parameters to which the settings do not apply in this call, with their values."""
-    if ctx.params.get("inventory") is not None:
-        return _WITH_A_DUMP
-    mode = ctx.params.get("mode")
-    if _is_of_settings(ctx, "mode") or mode in (None, mode_table.AUTO, mode_table.CSV):
+    def excluded(self, ctx: click.Context) -> Mapping[str, Any]:
+        """Return the parameters to which the settings do not apply in a call, and their values."""
+        del ctx
         return {}
-    if mode_table.KINDS[mode] == vocabulary.VOCABULARY.default_kind:
-        return _OF_A_TEGRA
-    flags = ctx.params.get("feature_flag") or ()
-    other_flags = tuple(flag for flag in flags if flag != toolkit_switches.COHERENT)
-    return {**_OF_A_TEGRA, **_OF_GPUS, "feature_flag": other_flags}
 
 
-def _is_of_settings(ctx: click.Context, name: str) -> bool:
+def is_of_settings(ctx: click.Context, name: str) -> bool:
+    """Return whether the value of a parameter is that of the settings."""
     source = ctx.get_parameter_source(name)
     return source is ParameterSource.DEFAULT_MAP and name in ctx.meta.get(_SET, ())
 
@@ -151,8 +116,8 @@ def _schema(option: click.Option) -> dict[str, Any]:
     of_one: dict[str, Any] = {"type": "string"}
     if isinstance(option.type, click.Choice):
         of_one = {"enum": [str(choice) for choice in option.type.choices]}
-    elif option.name in _WORDS:
-        of_one = {"enum": list(_WORDS[option.name])}
+    elif isinstance(option, WordsOption):
+        of_one = {"enum": list(option.words)}
     if is_list(option):
         return {**head, "type": "array", "uniqueItems": True, "items": of_one}
     return {**head, **of_one}
@@ -160,12 +125,12 @@ def _schema(option: click.Option) -> dict[str, Any]:
 
 def is_list(option: click.Option) -> bool:
     """Return whether the value of an option's key is a list."""
-    return option.multiple or option.name in _WORDS
+    return option.multiple or isinstance(option, WordsOption)
 
 
 def list_entries(option: click.Option, text: str) -> list[str]:
     """Return the entries of a variable's value, which click splits at colons or blanks."""
-    if option.name in _WORDS:
+    if isinstance(option, WordsOption):
         return [word for word in text.replace(",", " ").split() if word]
     return list(option.type.split_envvar_value(text))
 

@@ -10,8 +10,9 @@ from functools import partial
 
 import click
 
-from gpuhook.cli.generate import device_refresh, generate_call, refresh_plan
-from gpuhook.cli.generate.refresh_plan import FAILED, FORGOTTEN, STALE, Case
+from gpuhook.cdi import spec_file
+from gpuhook.cdi.hot import compiled_spec
+from gpuhook.cli.generate import generate_call, refresh_plan
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import console, system_mounts
@@ -19,11 +20,16 @@ from gpuhook.host.error_text import worded
 from gpuhook.host.hot import settings, state
 from gpuhook.host.hot.file_lock import FileLock
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.spec import spec_records
+from gpuhook.vendors.spec_case import FAILED, FORGOTTEN, STALE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from gpuhook.cdi.hot.compiled_spec import Compiled
+    from gpuhook.cli.generate.refresh_plan import VendorCase
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
+    from gpuhook.vendors.spec_case import SpecCase
 
 SCHEMA = "gpuhook/refresh/v1"
 WRITTEN = "written"
@@ -57,31 +63,25 @@ def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str
     The exit status is 0 if all specs are fresh or there is nothing to do, 1 if a spec could not be
     written, and 2 for wrong usage.
     """
-    cases = refreshed(ctx.find_root(), is_dry=is_dry, is_forced=is_forced)
+    cases = [one.case for one in refreshed(ctx.find_root(), is_dry=is_dry, is_forced=is_forced)]
     _show(cases, output, is_dry=is_dry)
     ctx.exit(1 if any(one.state == FAILED for one in cases) else 0)
 
 
-def refreshed(root: click.Context, *, is_dry: bool, is_forced: bool = False) -> list[Case]:
+def refreshed(root: click.Context, *, is_dry: bool, is_forced: bool = False) -> list[VendorCase]:
     """Write the stale specs, and return the cases of all; if `is_dry`, only return the cases.
 
     `root` is the context of the command `gpuhook`. Raises GH1526, GH1530, and GH1594 without /proc.
     """
     system_mounts.require()
     chosen = settings.load(_compile_settings)
-
-    def look() -> list[Case]:
-        return [
-            *refresh_plan.refresh_cases(chosen, root, is_forced=is_forced),
-            *device_refresh.device_cases(chosen, root, is_forced=is_forced),
-        ]
-
+    look = partial(refresh_plan.refresh_cases, chosen, root, is_forced=is_forced)
     with console.progress("comparing the specs with the node"):
         cases = look()
-    if not is_dry and any(case.state in (STALE, FORGOTTEN) for case in cases):
+    if not is_dry and any(one.case.state in (STALE, FORGOTTEN) for one in cases):
         with console.progress("writing the specs"), _locked():
             # Another process may have written them.
-            cases = [_outcome(case, root) for case in look()]
+            cases = [replace(one, case=_outcome(one.vendor, one.case, root)) for one in look()]
     return cases
 
 
@@ -103,27 +103,30 @@ def _locked() -> Iterator[None]:
         yield
 
 
-def _outcome(case: Case, root: click.Context) -> Case:
+def _outcome(vendor: Vendor, case: SpecCase, root: click.Context) -> SpecCase:
     """Handle one spec, and return its case; its failure does not affect the others."""
     try:
         if case.state == FORGOTTEN:
-            spec_records.forget(case.path)
+            vendor.forget_spec(case.path)
         if case.state != STALE:
             return case
         if case.is_new and os.path.lexists(case.path):
             raise fault("GH1529", path=case.path)
-        if case.origin is not None and case.reason != "--force":
-            from gpuhook.cli.generate import legacy_spec
-
-            legacy_spec.require_same(case.origin, case.words, root)
+        if case.check is not None:
+            case.check(_new_spec(vendor, case, root))
         os.makedirs(os.path.dirname(case.path), 0o755, exist_ok=True)
-        generate_call.run(case.words, root)
+        generate_call.run(case.words, vendor.name, root)
     except (GpuhookError, OSError) as error:
         return replace(case, state=FAILED, error=worded(error))
     return replace(case, state=WRITTEN)
 
 
-def _document(case: Case) -> dict[str, object]:
+def _new_spec(vendor: Vendor, case: SpecCase, root: click.Context) -> Compiled:
+    now = generate_call.text(case.words, vendor.name, "json", root)
+    return compiled_spec.of_spec(case.path, spec_file.parser(".json")(now.encode(), case.path))
+
+
+def _document(case: SpecCase) -> dict[str, object]:
     document: dict[str, object] = {
         "path": case.path,
         "state": case.state,
@@ -138,7 +141,7 @@ def _document(case: Case) -> dict[str, object]:
     return document
 
 
-def _show(cases: list[Case], output: str, *, is_dry: bool) -> None:
+def _show(cases: list[SpecCase], output: str, *, is_dry: bool) -> None:
     if output != "text":
         document: dict[str, object] = {
             "schema": SCHEMA,

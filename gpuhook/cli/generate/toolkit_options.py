@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
+from gpuhook.apply.rootfs.hook_args import HOOK_NAME
 from gpuhook.cli.generate import generate_argv, generate_section
-from gpuhook.vendors.nvidia.hot.rootfs.hook_args import HOOK_NAME
 
 HOOK_PATH = "--hook-path"
 _FOREIGN_HOOK = "gpuhook.foreign_hook"

@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 AUTO = "auto"
-# The options that apply to a spec of device nodes alone, and those that apply to no other spec.
-OF_DEVICES = frozenset((
-    "vendor", "output", "fmt", "inventory", "host_root", "dev_root", "device_id", "no_all_device",
-    "capabilities", "cdi_version",
-))  # fmt: skip
-_ONLY_OF_DEVICES = frozenset({"cdi_version"})
 
 
 def is_kind(vendor: str | None) -> bool:
@@ -44,14 +38,14 @@ def vendors_of(ctx: click.Context, options: Mapping[str, Any]) -> list[Vendor]:
     every = vendors()
     named = [one for one in every if given in (one.name, one.domain)]
     if not named and is_kind(given):
-        named = [one for one in every if one.spec_maker() is None]
+        named = [one for one in every if "device_class" in one.own_options]
     if named:
         _require_applicable(ctx, named[0])
         return named[:1]
     fitting = [one for one in every if ctx.obj in (None, one.name) and not _unfit(ctx, one)]
     if not fitting:
-        names = _options(ctx, _ONLY_OF_DEVICES)
-        both = " and ".join([*names, *_unfit(ctx, every[-1])][:2])
+        owned = [_named(ctx, one.own_options)[:1] for one in reversed(every)]
+        both = " and ".join(option for options_ in owned for option in options_)
         raise fault("GH1520", options=both, reason="they apply to GPUs of different vendors")
     place = options["host_root"], options["inventory"]
     return [one for one in fitting if _has_gpus(one, *place)] or fitting[:1]
@@ -74,13 +68,13 @@ def _require_applicable(ctx: click.Context, vendor: Vendor) -> None:
 
 
 def _unfit(ctx: click.Context, vendor: Vendor) -> list[str]:
-    """Return the options of the command line that do not apply to the GPUs of a vendor."""
-    if vendor.spec_maker() is None:
-        return _options(ctx, _ONLY_OF_DEVICES)
-    return _options(ctx, {one.name or "" for one in ctx.command.params} - OF_DEVICES)
+    """Return the options of the command line that only the specs of other vendors have."""
+    others = (one.own_options for one in vendors())
+    return _named(ctx, frozenset().union(*others) - vendor.own_options)
 
 
-def _options(ctx: click.Context, names: frozenset[str] | set[str]) -> list[str]:
+def _named(ctx: click.Context, names: frozenset[str]) -> list[str]:
+    """Return those of the options `names` that are on the command line."""
     return [
         max(one.opts, key=len)
         for one in ctx.command.params

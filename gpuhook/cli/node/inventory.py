@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.options import command_sections, parameters
+from gpuhook.cli.options import command_sections, node_log, parameters
 from gpuhook.cli.options.node_options import node_options
 from gpuhook.errors import GpuhookError
 from gpuhook.host import console, system_mounts
@@ -39,7 +39,9 @@ def inventory(output: str, no_headers: bool, inventory: str | None, **options: A
     A dump works on any machine: gpuhook generate-cdi --inventory FILE.
     """
     found = list(_of_this_node(**options) if inventory is None else _of_file(inventory))
-    _log(found, inventory or options["driver_root"])
+    source = inventory or options["driver_root"]
+    for one in found:
+        node_log.log_node({"source": source, **one.facts})
     for one in found:
         for warning in one.warnings:
             console.warn(warning)
@@ -102,7 +104,7 @@ def _of_this_node(
 
 def _read(vendor: Vendor, place: NodePlace) -> VendorInventory | None:
     """Return the inventory of a vendor, whose driver has a deadline to answer."""
-    from gpuhook.node import driver_worker
+    from gpuhook.vendors import driver_worker
 
     return driver_worker.call_driver(partial(vendor.read_inventory, place))
 
@@ -136,13 +138,3 @@ def _print(found: list[VendorInventory], *, no_headers: bool) -> None:
             click.echo(text, nl=False)
             left_out += others
     console.say_left_out(left_out)
-
-
-def _log(found: list[VendorInventory], source: str) -> None:
-    context = click.get_current_context(silent=True)
-    if context is None or not context.find_root().params.get("debug"):
-        return  # structlog costs 50 ms
-    from gpuhook.host import logs
-
-    for one in found:
-        logs.logger().debug("node read", source=source, **one.facts)

@@ -223,7 +223,7 @@ def load_node(
         node = dump_file.load(inventory)
     else:
         system_mounts.require()
-        from gpuhook.node import driver_worker
+        from gpuhook.vendors import driver_worker
         from gpuhook.vendors.nvidia import discover
 
         ask = partial(

@@ -16,7 +16,8 @@ from gpuhook.compare.items.compare_item import (
     compare_words,
 )
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile, rootfs_plan
+from gpuhook.vendors.hot import rootfs_plan
+from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

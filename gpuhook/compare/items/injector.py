@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.spec import change_record
 from gpuhook.compare.items import node_specs
 from gpuhook.request import parse
@@ -12,7 +13,6 @@ from gpuhook.usage import injection_route
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.spec import injection_traces
 
 TYPE_CHECKING = False

@@ -17,16 +17,16 @@ from gpuhook.compare.items.compare_item import DIFFERS, LIBRARY, LINK, SAME, Ite
 from gpuhook.host.hot.files import MAX_LINKS
 from gpuhook.inspect.loader_view import LoaderView
 from gpuhook.loader import library_directory
-from gpuhook.vendors.nvidia.hot.rootfs import rootfs_plan
+from gpuhook.vendors.hot import rootfs_plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.compare.expected_injection import ExpectedInjection
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 Identity = tuple[int, int]  # of a file: device and inode
 DEBIAN = "/nvidia/current/"  # libcuda's directory in Debian's packages

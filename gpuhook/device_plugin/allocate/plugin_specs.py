@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import spec_rules
 from gpuhook.device_plugin.allocate.allocation_context import Specs
@@ -20,7 +21,6 @@ from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
 from gpuhook.vendors.catalogue import vendor_of_resource
 from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR
 from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH, HOOKS, Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe

@@ -29,9 +29,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.facts.spec_facts import SpecFile
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.nvidia.inventory.inventory import Node as Inventory
     from gpuhook.vendors.nvidia.spec.spec_records import Generated
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass, replace
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import spec_rules
 from gpuhook.doctor.check import fact
 from gpuhook.engines.read import engine_config
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.spec import injection_traces
 
 TYPE_CHECKING = False
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.doctor.check import ExaminedNode
     from gpuhook.node.node_tree import Status
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 # Lowest priority first. /var/run is usually a link to /run; a tree may lack it.
 DIRECTORIES = ("/etc/cdi", "/run/cdi", "/var/run/cdi")

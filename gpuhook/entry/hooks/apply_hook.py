@@ -14,6 +14,7 @@ import os
 import sys
 import time
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.rootfs.rootfs_files import provide
 from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.containers.hot import ledger
@@ -26,8 +27,9 @@ from gpuhook.host.hot import bundle, fastjson, files, procfs, settings
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import parse
 from gpuhook.request.replicas import replicas_of
+from gpuhook.vendors.hot import rootfs_jobs, rootfs_plan
 from gpuhook.vendors.nvidia.hot import host_fingerprint, node_json, vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import driver_params, hook_args, rootfs_jobs, rootfs_plan
+from gpuhook.vendors.nvidia.hot.rootfs import driver_params
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from gpuhook.apply.rootfs.safe_walk import Walk, mount_id
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import fastjson, files
 from gpuhook.kernel import mountinfo
-from gpuhook.vendors.nvidia.hot.rootfs.rootfs_jobs import root_path
+from gpuhook.vendors.hot.rootfs_jobs import root_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

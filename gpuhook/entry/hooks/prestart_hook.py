@@ -14,6 +14,7 @@ import time
 
 from gpuhook.apply.live import hotplug_plan
 from gpuhook.apply.live.live_injection import LiveRecord
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import ledger_changes
@@ -28,9 +29,8 @@ from gpuhook.request.replicas import replicas_of
 from gpuhook.request.resolve import Grant
 from gpuhook.vendors.hot import further_nodes
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
-from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
 from gpuhook.vendors.warm import config_devices
+from gpuhook.vendors.warm import live_jobs as nvidia_live
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.apply.live.live_injection import InjectedItems
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.entry.hooks.oci_state import HookState
     from gpuhook.entry.plan_context import PlanContext, VendorContext
     from gpuhook.host.hot.engine_log import EngineLog
     from gpuhook.request.parse import Source
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 _DRY_RUN = "--dry-run"
 _MAX_LINE = 9000  # the length of two paths

@@ -14,7 +14,8 @@ from gpuhook.apply.rootfs.provision import Provision
 from gpuhook.entry.hooks import apply_hook, oci_state, toolkit_loader
 from gpuhook.entry.hooks.hook_root import HookRoot
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.hot.rootfs import egl_profile, rootfs_jobs
+from gpuhook.vendors.hot import rootfs_jobs
+from gpuhook.vendors.nvidia.hot.rootfs import egl_profile
 from gpuhook.vendors.nvidia.warm import hook_names, toolkit_hooks
 
 TYPE_CHECKING = False

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 
+from gpuhook.apply.rootfs import hook_args
+from gpuhook.apply.rootfs.hook_args import Jobs
 from gpuhook.host.hot import fastjson
 from gpuhook.loader import elf, library_directory
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
-from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 from gpuhook.vendors.nvidia.warm import hook_names, toolkit_hooks
 
 TYPE_CHECKING = False

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.errors import GpuhookError
 from gpuhook.host import bounded_yaml
 from gpuhook.host.error_text import fault_document
@@ -16,7 +17,6 @@ from gpuhook.request import replicas
 from gpuhook.request.resolve import resolve_names
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.capability_filter import chooser, filter_edits
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

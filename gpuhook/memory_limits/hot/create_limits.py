@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 
+from gpuhook.apply.rootfs.hook_args import HOOK_ENV, HOOK_NAME, LIMIT
 from gpuhook.apply.spec import oci_spec
 from gpuhook.apply.spec.oci_spec import HOOK_MARK
 from gpuhook.errors import GpuhookError, fault
@@ -18,7 +19,6 @@ from gpuhook.memory_limits.hot import container_limits, framework_hints
 from gpuhook.request import parse
 from gpuhook.request.memory_request import BY_KERNEL, MIB, NO_LIMIT
 from gpuhook.vendors.hot.memory_vendors import memory_vendors, vendor_of
-from gpuhook.vendors.nvidia.hot.rootfs.hook_args import HOOK_ENV, HOOK_NAME, LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.spec_call import SpecCall, SpecOptions
+    from gpuhook.vendors.spec_case import SpecCase, SpecLook
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
@@ -126,8 +128,8 @@ class AmdVendor:
 
         return amd_node.describe
 
-    def summary(self, host_root: str) -> GpuSummary | None:
-        """Return the GPUs of a node for `gpuhook setup`, None without any."""
+    def summary(self, host_root: str, inventory: object | None) -> GpuSummary | None:  # noqa: ARG002
+        """Return the GPUs of sysfs."""
         from gpuhook.vendors.amd.spec import amd_node
 
         return amd_node.summary(host_root)
@@ -264,6 +266,28 @@ class AmdVendor:
         from gpuhook.vendors.amd.inventory import patient_inventory
 
         return patient_inventory.unanswered(error, seconds)
+
+    @property
+    def own_options(self) -> frozenset[str]:
+        """The version of CDI, which decides who may open the device nodes."""
+        from gpuhook.vendors.amd.spec import amd_spec_call
+
+        return amd_spec_call.OWN_OPTIONS
+
+    def spec_call(self, options: SpecOptions) -> SpecCall:
+        """Return the call; its spec has device nodes alone."""
+        from gpuhook.vendors.amd.spec import amd_spec_call
+
+        return amd_spec_call.spec_call(options)
+
+    def spec_cases(self, look: SpecLook) -> list[SpecCase]:
+        """Return the cases, by the options in the specs and by new specs."""
+        from gpuhook.vendors.amd.spec import amd_refresh
+
+        return amd_refresh.spec_cases(look)
+
+    def forget_spec(self, path: str) -> None:
+        """Do nothing: the options are in the spec."""
 
 
 def _node(part: VendorPart) -> AmdNode:

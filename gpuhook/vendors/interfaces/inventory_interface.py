@@ -40,15 +40,12 @@ class InventoryVendor(Protocol):
         """
 
     def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices] | None:
-        """Return what makes a CDI spec of device nodes.
+        """Return what makes a CDI spec of device nodes, None if the spec has driver files, too."""
 
-        None: the spec has files of the driver, too, and generate-cdi has options for them.
-        """
+    def summary(self, host_root: str, inventory: object | None) -> GpuSummary | None:
+        """Return the GPUs of a node for `gpuhook setup`, None without any.
 
-    def summary(self, host_root: str) -> GpuSummary | None:
-        """Return the GPUs of a node for `gpuhook setup`.
-
-        None: the node has none, or what doctor reads of it describes them.
+        `inventory` is what doctor has read of the node, which may be another vendor's.
         """
 
     def support_facts(self) -> SupportFacts:

@@ -8,6 +8,7 @@ from typing import Protocol
 from gpuhook.vendors.interfaces.inventory_interface import InventoryVendor
 from gpuhook.vendors.interfaces.memory_interface import LimitVendor
 from gpuhook.vendors.interfaces.plugin_interface import PluginVendor
+from gpuhook.vendors.interfaces.spec_interface import SpecVendor
 from gpuhook.vendors.interfaces.usage_interface import UsageVendor
 
 TYPE_CHECKING = False
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.request.parse import Vocabulary
 
 
-class Vendor(InventoryVendor, UsageVendor, PluginVendor, LimitVendor, Protocol):
+class Vendor(InventoryVendor, SpecVendor, UsageVendor, PluginVendor, LimitVendor, Protocol):
     """The name of a vendor, and its answers by feature."""
 
     @property

@@ -59,15 +59,20 @@ def of_node(node: Node) -> VendorInventory:
         _ORDER,
         tuple(_uuids(node)),
         node.warnings,
-        {
-            "driver": driver.version,
-            "nvml": driver.nvml,
-            "gpus": len(node.gpus),
-            "device_nodes": len(node.device_nodes),
-            "files": len(node.files),
-            "fingerprint": node.fingerprint,
-        },
+        facts(node),
     )
+
+
+def facts(node: Node) -> dict[str, Any]:
+    """Return the facts of a node for the log."""
+    return {
+        "driver": node.driver.version,
+        "nvml": node.driver.nvml,
+        "gpus": len(node.gpus),
+        "device_nodes": len(node.device_nodes),
+        "files": len(node.files),
+        "fingerprint": node.fingerprint,
+    }
 
 
 def _with_time_slices(node: Node) -> Node:

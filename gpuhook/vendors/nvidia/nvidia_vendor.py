@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
     from gpuhook.host.worker import NoAnswerError
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
+    from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.spec_call import SpecCall, SpecOptions
+    from gpuhook.vendors.spec_case import SpecCase, SpecLook
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
@@ -97,8 +100,12 @@ class NvidiaVendor:
     def spec_maker(self) -> None:
         """Return None: a spec has the driver's files, too."""
 
-    def summary(self, host_root: str) -> None:
-        """Return None: doctor reads the driver and its GPUs."""
+    def summary(self, host_root: str, inventory: object | None) -> GpuSummary | None:  # noqa: ARG002
+        """Return the GPUs of doctor's inventory."""
+        from gpuhook.vendors.nvidia.gpu import nvidia_summary
+        from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+        return nvidia_summary.summary(inventory) if isinstance(inventory, Node) else None
 
     def read_inventory(self, place: NodePlace) -> VendorInventory:
         """Return what the driver reports."""
@@ -208,3 +215,27 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.usage import nvidia_usage
 
         return nvidia_usage.no_answer(error, seconds)
+
+    @property
+    def own_options(self) -> frozenset[str]:
+        """The options of the driver's files, of MIG instances and of Tegra."""
+        from gpuhook.vendors.nvidia.spec import generate_options
+
+        return generate_options.OWN_OPTIONS
+
+    def spec_call(self, options: SpecOptions) -> SpecCall:
+        """Return the call; its spec has the files of the driver."""
+        from gpuhook.vendors.nvidia.generate import driver_spec
+
+        return driver_spec.spec_call(options)
+
+    def spec_cases(self, look: SpecLook) -> list[SpecCase]:
+        """Return the cases, by the records of generate-cdi and the hooks of the specs."""
+        from gpuhook.vendors.nvidia.generate import driver_refresh
+
+        return driver_refresh.spec_cases(look)
+
+    def forget_spec(self, path: str) -> None:
+        from gpuhook.vendors.nvidia.spec import spec_records
+
+        spec_records.forget(path)

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi.transform import CONTAINER, HOST, Move, TransformOptions, moved
 from gpuhook.cli import main
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TOOLKIT = "nvidia-cdi-hook"
 OPTIONS = TransformOptions(hook_args.HOST_OPTIONS, hook_args.PATH_BEHIND, hook_args.PATH_BEFORE)

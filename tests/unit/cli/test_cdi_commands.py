@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gpuhook as package
+from gpuhook.apply.rootfs.hook_args import Jobs
 from gpuhook.cli import main
 from gpuhook.vendors.nvidia.hot import host_fingerprint
-from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 SCHEMAS = Path(package.__file__).parent / "schemas"
 HOOK = {"hookName": "prestart", "env": ["A=1"]}

@@ -21,11 +21,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook.apply.live import ldconfig
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cli import main
-from gpuhook.cli.generate import toolkit_switches
 from gpuhook.cli.generate.generate_cdi import generate_cdi
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 from gpuhook.vendors.nvidia.modes import management
@@ -108,31 +107,6 @@ def test_enabling_wins_over_disabling_all_hooks() -> None:
     assert "hooks" not in json.loads(done.stdout)["containerEdits"]
     assert "warning: every hook is disabled: " in done.stderr
     assert job_of(generated("--disable-hook", "all", "--enable-hook", "chmod")).chmod
-
-
-@pytest.mark.parametrize(
-    ("flag", "field", "value"),
-    [
-        ("enable-explicit-driver-libraries", "explicit_libraries", True),
-        ("enable-coherent-annotations", "coherent", True),
-        ("no-additional-gids-for-device-nodes", "additional_gids", False),
-        ("disable-ipc-discoverer", "ipc", False),
-        ("disable-multiple-csv-devices", "multiple_csv_devices", False),
-    ],
-)
-def test_feature_flag_changes_one_choice(flag: str, field: str, value: bool) -> None:
-    """Each feature flag is one field of the choices; the others do not change."""
-
-    def chosen(*flags: str) -> dict[str, Any]:
-        given = {
-            "feature_flag": flags, "disable_hook": (), "enable_hook": (), "ldconfig_path": None,
-            "hooks": "gpuhook",
-        }  # fmt: skip
-        return toolkit_switches.choices(given, "csv", is_here=False)[0]
-
-    plain = chosen()
-    assert Choices(**plain) == Choices()
-    assert chosen(flag) == {**plain, field: value}
 
 
 @pytest.mark.parametrize("flag", ["disable-nvsandboxutils", "disable-nvsandbox-utils"])

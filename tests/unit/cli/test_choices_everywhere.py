@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from gpuhook.cli import main
-from gpuhook.cli.generate.toolkit_switches import (
+from gpuhook.vendors.nvidia.generate.toolkit_switches import (
     COHERENT,
     EXPLICIT_LIBRARIES,
     NO_IPC,

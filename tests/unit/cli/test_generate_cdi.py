@@ -16,6 +16,7 @@ from gpuhook.cdi.hot import compiled_spec, registry
 from gpuhook.cli import main
 from gpuhook.cli.generate import generate_cdi_options
 from gpuhook.cli.generate.generate_cdi import generate_cdi
+from gpuhook.vendors.catalogue import vendors
 from tests.simulated.node import make_node
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -397,3 +398,13 @@ def test_help_has_each_option_in_one_section() -> None:
     assert all(f"\n{title}:\n" in shown for title in generate_cdi_options.SECTIONS)
     assert "Examples:\n" in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_each_option_of_a_vendor_is_an_option_of_the_command() -> None:
+    """The options of all specs are no vendor's."""
+    known = {param.name for param in generate_cdi.params}
+    for vendor in vendors():
+        assert vendor.own_options <= known
+        assert vendor.own_options.isdisjoint(
+            ("vendor", "output", "fmt", "inventory", "host_root", "dev_root", "device_id")
+        )

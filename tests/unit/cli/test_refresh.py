@@ -18,20 +18,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 import gpuhook
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi import spec_file as spec_files
-from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cli import main
 from gpuhook.cli.engines.setup_commands import SetupCommands
-from gpuhook.cli.generate import legacy_spec
 from gpuhook.cli.generate import refresh as refreshing
 from gpuhook.setup.node_commands import HAS, WRITES
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.spec import spec_records
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.cdi.hot.container_edits import DeviceNode, Mount, Spec
+    pass
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
 SCHEMA = json.loads(
@@ -349,31 +347,6 @@ def test_without_a_record_the_jobs_of_the_hook_are_kept(options: list[str], here
     here.reboot()
     assert here.states() == {"nvidia.yaml": "written"}
     assert choices() == before
-
-
-def test_a_library_of_the_site_is_not_in_the_driver_root() -> None:
-    """The site's rules add files of any directory: the first library is the driver's."""
-    paths = {
-        "/usr/lib/libcuda.so.1": "/usr/lib/libcuda.so.1",
-        "/opt/site/usr/lib/libsite.so.1": "/usr/lib/libsite.so.1",
-    }
-    mounts: list[Mount] = [
-        {"hostPath": host, "containerPath": inside} for host, inside in paths.items()
-    ]
-    nodes: list[DeviceNode] = [
-        {"path": "/dev/nvidiactl"},
-        {"path": "/dev/nvidia-uvm", "hostPath": "/other/dev/nvidia-uvm"},
-    ]
-    spec: Spec = {
-        "cdiVersion": "0.5.0",
-        "kind": "nvidia.com/gpu",
-        "devices": [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}],
-        "containerEdits": {"deviceNodes": nodes, "mounts": mounts},
-    }
-    found = compiled_spec.of_spec("/etc/cdi/nvidia.yaml", spec)
-    words = legacy_spec.words(found, hook_args.Jobs("/usr/bin/gpuhook-hook"))
-    roots = [words[words.index(f"--{name}-root") + 1] for name in ("driver", "dev")]
-    assert roots == ["/", "/"]
 
 
 @pytest.mark.parametrize(

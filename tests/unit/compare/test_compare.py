@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
+from gpuhook.apply.rootfs.hook_args import Jobs
 from gpuhook.cli import main
 from gpuhook.compare import compare_text, expected_injection, original_request
 from gpuhook.compare.expected_injection import ExpectedInjection, foreign, own_spec
@@ -27,14 +28,13 @@ from gpuhook.compare.items.mount_items import ContainerMounts
 from gpuhook.containers.warm import state_roots
 from gpuhook.host.hot.settings import Settings
 from gpuhook.kernel import mountinfo
-from gpuhook.node import driver_worker
 from gpuhook.node.described_node import Heard
 from gpuhook.usage import node_usage
+from gpuhook.vendors import driver_worker
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile
-from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 from gpuhook.vendors.usage_device import UsageDevice
 from tests.plans import described
 

@@ -20,9 +20,10 @@ from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
 from gpuhook.inspect import gpu_containers
 from gpuhook.inspect.gpu_containers import injectors
-from gpuhook.node import daemons, driver_worker, node_programs, node_readings
+from gpuhook.node import daemons, node_programs, node_readings
 from gpuhook.node.node_tree import DirectoryTree
 from gpuhook.target import running_container
+from gpuhook.vendors import driver_worker
 from tests.simulated.node import make_node
 
 SHOWN = """Id=containerd.service

@@ -13,8 +13,11 @@ from gpuhook.errors import GpuhookError
 from gpuhook.node import node_readings
 from gpuhook.setup import gpu_container, setup_facts, setup_plan, setup_text
 from gpuhook.setup.node_commands import HAS, SpecState
-from gpuhook.setup.setup_facts import ProofDevice
 from gpuhook.setup.setup_plan import EngineStep, RuntimeChoice, SetupPlan
+from gpuhook.vendors.gpu_summary import ProofDevice
+from gpuhook.vendors.nvidia.gpu import nvidia_summary
+from gpuhook.vendors.nvidia.gpu.nvidia_summary import SMI
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.doctor.case import FaultCase, is_root, make
 from tests.doctor.parts import engines
 from tests.simulated import amd_tree
@@ -203,9 +206,9 @@ def test_device_of_the_container(tmp_path: Path, profile: str, name: str) -> Non
     if not is_root():
         pytest.skip("device nodes need root")
     facts = setup_facts.setup_facts(SimulatedCommands(make(tmp_path, profile)))
-    assert facts.device is not None
-    assert facts.device.name == name
-    assert facts.device.uuid.startswith("MIG-" if ":" in name else "GPU-")
+    (device,) = facts.devices
+    assert device.name == name
+    assert device.id.startswith("MIG-" if ":" in name else "GPU-")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +227,7 @@ def test_request_of_the_container(
     """A container requests its GPU as the engine was configured."""
     (step,) = planned(workstation, engine).engines
     options = replace(step.options, route=route)  # type: ignore[arg-type]
-    device = ProofDevice("0", "GPU-0")
+    device = ProofDevice("0", "GPU-0", SMI)
     assert gpu_container.request_options(replace(step, options=options), device) == words
 
 
@@ -250,7 +253,7 @@ def test_request_of_an_amd_gpu(
     (step,) = plan.engines
     assert plan.facts.gpus[-1] == "8 x AMD Instinct MI300X OAM"
     nvidia, amd = plan.facts.devices
-    assert (nvidia.way.runtime, amd.uuid, amd.name) == ("nvidia", "renderD128", "0")
+    assert (nvidia.way.runtime, amd.id, amd.name) == ("nvidia", "renderD128", "0")
     options = replace(step.options, route=route)  # type: ignore[arg-type]
     assert gpu_container.request_options(replace(step, options=options), amd) == words
     assert planned(workstation, "docker").engines[0].options.names == ("nvidia", "amd")
@@ -277,8 +280,14 @@ def test_container_that_is_not_possible(workstation: FaultCase) -> None:
     (step,) = plan.engines
     reason = gpu_container.not_provable
     assert reason(step, plan.facts) == ""
-    assert "nvidia-smi" in reason(step, replace(plan.facts, smi=""))
-    assert "UUID" in reason(step, replace(plan.facts, device=None))
+    node = dump_file.load("t4")
+    others = tuple(one for one in node.files if "nvidia-smi" not in one.container_path)
+    for word, changed in (
+        ("nvidia-smi", replace(node, files=others)),
+        ("UUID", replace(node, gpus=())),
+    ):
+        summaries = (nvidia_summary.summary(changed),)
+        assert word in reason(step, replace(plan.facts, summaries=summaries))
     pending: EngineStep = replace(step, obstacle="it reads its configuration when it starts")
     assert "has not read" in reason(pending, plan.facts)
     assert pending.undo == "gpuhook configure undo docker"

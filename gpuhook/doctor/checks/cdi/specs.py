@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.doctor.check import (
     FAILED,
     WARNING,
@@ -20,7 +21,6 @@ from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space, program_facts
 from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR_TOOLKIT
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

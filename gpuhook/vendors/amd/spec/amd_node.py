@@ -10,7 +10,7 @@ from gpuhook.vendors.amd.hot.amd_words import DRM
 from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDriver
 from gpuhook.vendors.amd.spec import amd_selection, amd_spec
-from gpuhook.vendors.gpu_summary import GpuSummary, ProofWay
+from gpuhook.vendors.gpu_summary import GpuSummary, ProofDevice, ProofWay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def summary(host_root: str) -> GpuSummary | None:
     version = driver.version or driver.kernel or ""
     counts = Counter(gpu.name or f"AMD GPU {gpu.device_id or ''}".rstrip() for gpu in node.gpus)
     pairs, _ = amd_selection.chosen(node, ())
-    device = pairs[0][1] if pairs else None
+    proofs = (
+        ProofDevice(str(one.index), one.render_path.removeprefix(DRM), _PROOF) for _, one in pairs
+    )
     return GpuSummary(
         driver=f"amdgpu {version}".rstrip(),
         gpus=tuple(f"{count} x {name}" for name, count in counts.items()),
-        name="" if device is None else str(device.index),
-        id="" if device is None else device.render_path.removeprefix(DRM),
-        way=_PROOF,
+        device=next(proofs, None),
     )

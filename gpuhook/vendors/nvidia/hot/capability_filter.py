@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Hook
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 
 def take_jobs(

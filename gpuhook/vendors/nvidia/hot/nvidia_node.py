@@ -6,6 +6,7 @@ Modules that few creates need are loaded on demand.
 
 from __future__ import annotations
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.spec import oci_spec
 from gpuhook.cdi.hot import registry
 from gpuhook.errors import GpuhookError
@@ -13,13 +14,13 @@ from gpuhook.host.hot import bundle, state
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import capability_filter, host_fingerprint
 from gpuhook.vendors.nvidia.hot import vocabulary as words
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.cdi.hot.registry import Registry
     from gpuhook.host.hot.settings import Settings
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from gpuhook.request.parse import Source
     from gpuhook.vendors.interface import VendorNode
     from gpuhook.vendors.nvidia.hot.requirement_check import KnownGpu
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 _NAMES = "gpuhook.vendors.nvidia.hot.device_names.node_devices"
 _EXTRAS = "gpuhook.vendors.nvidia.hot.extras.extra_devices"

@@ -25,9 +25,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.errors import GpuhookError
     from gpuhook.vendors.nvidia.hot.requirements import Requirement, Term
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu
 
 _ADVISED = ("cuda", "driver")  # a newer driver may help

@@ -23,9 +23,9 @@ from gpuhook.vendors.nvidia.spec.generate_options import Described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Device
     from gpuhook.vendors.nvidia.discover import Roots
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
     from gpuhook.vendors.nvidia.spec.generate_options import Choices
 

@@ -22,9 +22,9 @@ from gpuhook.vendors.nvidia.spec.generate_options import Described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.vendors.nvidia.discover import Roots
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.nvidia.modes.wsl_store import DriverStore
     from gpuhook.vendors.nvidia.spec.generate_options import Choices
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpuhook.apply.rootfs.hook_args import Jobs
 from gpuhook.errors import printable
 from gpuhook.loader import library_directory
 from gpuhook.vendors.nvidia.devices import driver_nodes, drm
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import requirement_check, vocabulary
 from gpuhook.vendors.nvidia.hot.extras import live_devices
-from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 from gpuhook.vendors.nvidia.inventory.inventory import VDPAU_PLUGIN, DriverFile, Gpu, Link, Node
 from gpuhook.vendors.nvidia.warm import hook_names
 

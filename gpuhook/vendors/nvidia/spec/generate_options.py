@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 DEFAULT_HOOK_PATH = "/usr/bin/gpuhook-hook"
 DEFAULT_STRATEGIES = ("index", "uuid")
 HOOKS = ("gpuhook", "none")
+# The options of the command that apply to specs with the driver's files alone, by parameter.
+OWN_OPTIONS = frozenset((
+    "driver_root", "nvml_library", "library_search_path", "config_search_path", "files_dir",
+    "mode", "device_class", "device_name_strategy", "create_device_nodes", "feature_flag",
+    "hooks", "hook_path", "disable_hook", "enable_hook", "ldconfig_path",
+    "csv_file", "csv_ignore_pattern", "csv_compat_container_root",
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

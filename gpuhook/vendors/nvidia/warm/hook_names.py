@@ -6,11 +6,11 @@ Source: the toolkit's --disable-hook and --enable-hook. Its `chmod` is off unles
 
 from __future__ import annotations
 
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.apply.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 LINKS = "create-symlinks"

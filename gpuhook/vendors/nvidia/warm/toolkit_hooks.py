@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from os.path import basename
 
+from gpuhook.apply.rootfs.hook_args import Jobs, hook_arguments, parse
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs, hook_arguments, parse
 from gpuhook.vendors.nvidia.warm import hook_names
 
 TYPE_CHECKING = False

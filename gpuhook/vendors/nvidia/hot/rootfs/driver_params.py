@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 
+from gpuhook.apply.rootfs.hook_args import HOOK_ENV
 from gpuhook.apply.spec.oci_spec import HOOK_MARK
 from gpuhook.host.hot import files, state
-from gpuhook.vendors.nvidia.hot.rootfs.hook_args import HOOK_ENV
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

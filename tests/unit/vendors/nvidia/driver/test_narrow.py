@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.rootfs.provision import Provision
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.rootfs_files import provide
@@ -17,7 +18,6 @@ from gpuhook.loader import ld_cache_entries, library_directory
 from gpuhook.vendors.nvidia.discover import Roots
 from gpuhook.vendors.nvidia.driver import driver_files, hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.discover import Roots
 from gpuhook.vendors.nvidia.driver import driver_files, site_rules
 from gpuhook.vendors.nvidia.hot import capability_filter, vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import DriverFile
 from gpuhook.vendors.nvidia.spec.generate_options import Choices

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.rootfs.root_directory import Root
-from gpuhook.vendors.nvidia.hot.rootfs import cuda_compat, hook_args, rootfs_plan
+from gpuhook.vendors.hot import rootfs_plan
+from gpuhook.vendors.nvidia.hot.rootfs import cuda_compat
 from tests.simulated import elf_maker
 
 DIRECTORY = "/usr/local/cuda/compat"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.spec import change_record
 from gpuhook.entry import plan_context
 from gpuhook.entry.hooks import apply_hook
@@ -19,7 +20,6 @@ from gpuhook.node.described_node import Heard
 from gpuhook.request import plan
 from gpuhook.vendors.nvidia.hot import requirement_check
 from gpuhook.vendors.nvidia.hot.requirement_check import KnownGpu
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from tests.plans import this_context
 
 # Two equal GPUs, a different one, and one without known facts.

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia import discover
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, soc

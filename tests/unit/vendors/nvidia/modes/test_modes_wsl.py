@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.modes import mode_table, wsl_store
 from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 from gpuhook.vendors.nvidia.warm import hook_names

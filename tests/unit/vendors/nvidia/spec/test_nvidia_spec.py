@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi import validate
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Node
 from gpuhook.vendors.nvidia.spec import device_selection

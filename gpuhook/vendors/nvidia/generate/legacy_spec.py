@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.cdi import spec_file
-from gpuhook.cdi.hot import compiled_spec
-from gpuhook.cli.generate import generate_call
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.spec import device_selection
 from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH
@@ -20,10 +17,8 @@ from gpuhook.vendors.nvidia.warm import hook_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import click
-
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.cdi.hot.compiled_spec import Compiled
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 # One library for each driver capability: a spec without one of them was limited.
 _CAPABILITY_LIBRARIES = {"libcuda", "libnvidia-ml", "libnvidia-encode", "libGLX_nvidia"}
@@ -50,13 +45,8 @@ def words(found: Compiled, job: Jobs) -> list[str]:
     return [*given, "--output-file", found.path]
 
 
-def require_same(found: Compiled, given: tuple[str, ...], root: click.Context) -> None:
-    """Raise GH1527 if the options `given` describe other devices, or more files, than `found`.
-
-    Also raises the faults of generate-cdi.
-    """
-    now = spec_file.parser(".json")(generate_call.text(given, "json", root).encode(), found.path)
-    new = compiled_spec.of_spec(found.path, now)
+def require_same(found: Compiled, new: Compiled) -> None:
+    """Raise GH1527 if the spec `new` describes other devices, or more files, than `found`."""
     if set(new.names()) != set(found.names()):
         raise fault("GH1527", path=found.path, what="the node now has different devices")
     more = sorted((_stems(new) & _CAPABILITY_LIBRARIES) - _stems(found))

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.rootfs.provision import Provision, soname_links
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.apply.rootfs.root_directory import Root
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 
 _EGL = "libEGL_nvidia.so.0"

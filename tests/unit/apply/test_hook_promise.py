@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from gpuhook import __version__
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 # The arguments of release 0.1.0: each later release reads them with the same meaning. Never
 # change these lines; a release with more arguments adds its own lines.

@@ -15,8 +15,9 @@ from gpuhook.apply.rootfs.provision import Provision
 from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import ld_so_conf
+from gpuhook.vendors.hot import rootfs_plan
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile, rootfs_plan
+from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.live_injection import InjectedItems
     from gpuhook.apply.live.live_root import LiveRoot
+    from gpuhook.apply.rootfs.hook_args import Jobs
     from gpuhook.apply.rootfs.loader_files import Index
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Mount
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 _MAX_PROFILE = 4096
 _MASK_OPTIONS = ["ro", "nosuid", "nodev", "noexec", "bind"]

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from gpuhook.apply.rootfs.hook_args import Jobs
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.rootfs_files import provide
 from gpuhook.apply.spec.oci_spec import HOOK_MARK
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import ld_cache_entries, ld_so_conf
-from gpuhook.vendors.nvidia.hot.rootfs import rootfs_jobs, rootfs_plan
-from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+from gpuhook.vendors.hot import rootfs_jobs, rootfs_plan
 
 LIBRARY = "/usr/lib/libcuda.so.550.1"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from gpuhook.apply.rootfs import hook_args
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 
 @pytest.mark.parametrize(

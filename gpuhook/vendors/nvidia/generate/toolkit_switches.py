@@ -9,6 +9,10 @@ from typing import Any
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.warm import hook_names
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 EXPLICIT_LIBRARIES = "enable-explicit-driver-libraries"
 COHERENT = "enable-coherent-annotations"
 NO_GIDS = "no-additional-gids-for-device-nodes"
@@ -32,7 +36,9 @@ _EFFECTIVE = {
 _HOST_MARK = "@"  # the toolkit's mark of a host path
 
 
-def choices(given: dict[str, Any], mode: str, *, is_here: bool) -> tuple[dict[str, Any], list[str]]:
+def choices(
+    given: Mapping[str, Any], mode: str, *, is_here: bool
+) -> tuple[dict[str, Any], list[str]]:
     """Return (fields of Choices for the options, notes on options without effect).
 
     Raises GH1515, GH1517 and GH1520.

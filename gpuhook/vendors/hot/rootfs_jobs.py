@@ -11,14 +11,15 @@ from __future__ import annotations
 import errno
 import os
 
+from gpuhook.apply.rootfs.hook_args import Jobs, is_beside_toolkit
 from gpuhook.apply.rootfs.root_directory import Identity, Root
 from gpuhook.apply.rootfs.rootfs_files import provide, require_writable
 from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.apply.spec import oci_spec
 from gpuhook.apply.spec.oci_spec import HOOK_MARK
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.hot.rootfs import driver_params, rootfs_plan
-from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs, is_beside_toolkit
+from gpuhook.vendors.hot import rootfs_plan
+from gpuhook.vendors.nvidia.hot.rootfs import driver_params
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
