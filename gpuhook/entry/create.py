@@ -137,6 +137,8 @@ class Create:
             self._enforce(spec, own, engine)
         else:
             self._require_engine(spec, engine)
+        if self.context.settings.exclusive_devices:
+            self._claim(given)
         edited.grant, todo = resolve.Grant.joined([one.grant for _, one in given]), own.hook_jobs
         if engine_hooks:
             brought = [hook["args"] for hook in engine_hooks]
@@ -163,6 +165,15 @@ class Create:
         change_record.write(spec, before, _with_variables(edits, entries))
         edited.is_changed = True
         edited.route = WRAPPER
+
+    def _claim(self, given: list[tuple[VendorContext, Injection]]) -> None:
+        """Raise GH1063 for an exclusive device of another container. `explain` has no id."""
+        from gpuhook.entry import exclusive_devices  # few nodes have any
+
+        command, grants = self.command, [(context, one.grant) for context, one in given]
+        is_dry = not command.identity
+        own = os.path.abspath(command.bundle) if is_dry and command.bundle else ""
+        exclusive_devices.claim(grants, own, is_dry=is_dry)
 
     def _enforce(self, spec: dict[str, Any], injection: Injection, engine: list[Jobs]) -> None:
         """Enforce the container's requirements of the driver."""

@@ -95,6 +95,12 @@ use {known} or all in lower case, or unset the variable
 GH1062 DriverError
 the image is built for CUDA {version}, but this node's driver supports CUDA {cuda}; starting it
 programs that need more than CUDA's minor version compatibility will fail: install a newer driver, or use an image for CUDA {cuda}
+GH1063 RefusedError
+{device} is exclusive on this node, and the container {holder} has it
+wait for that container, request another device, or remove the device from request.exclusiveDevices in /etc/gpuhook/config.yaml
+GH1064 RequestError
+request.exclusiveDevices names {name}, which no CDI spec of this node has
+use a name of `gpuhook cdi list`, or remove it
 GH1101 RequestError
 {name} is not a CDI device name
 write vendor/class=device, such as nvidia.com/gpu=0

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuhook.apply.live import hotplug_plan, interrupted_attach
 from gpuhook.apply.spec import oci_spec
-from gpuhook.entry import plan_context
+from gpuhook.entry import exclusive_devices, plan_context
 from gpuhook.live.vendor_names import names_by_vendor
 from gpuhook.memory_limits import attach_limits
 from gpuhook.request import plan, policy, replicas
@@ -50,6 +50,9 @@ def attach(
     """
     named = names_by_vendor(names, context)
     injections = [_injection(target, one, some, capabilities) for one, some in named]
+    if context.settings.exclusive_devices:
+        claimed = [(one, found.grant) for (one, _), found in zip(named, injections, strict=True)]
+        exclusive_devices.claim(claimed, target.found.bundle, is_dry=is_dry)
     grant = Grant.joined([injection.grant for injection in injections])
     todo, held = [job for one in injections for job in one.hook_jobs], target.held
     wanted, hotplug = _hotplug(target, grant, todo)

@@ -57,7 +57,7 @@ class Vocabulary:
     privileged_kinds: tuple[str, ...]
     normalized: Callable[[list[str], str], list[str]] | None = None
     # gpuhook's own, for the devices of any vendor.
-    replicas_env = "GPUHOOK_REPLICAS"
+    replicas_env = "GPUHOOK_REPLICAS"  # or a variable that begins so: replicas.py
     memory_prefix = "/var/run/gpuhook/memory"
     hints_env = "GPUHOOK_MEMORY_HINTS"
 

@@ -50,15 +50,18 @@ def replicas_of(
     devices: Iterable[str],
     others: Callable[[], Collection[str]],
 ) -> list[str]:
-    """Return the replica ids in a container's variable, as far as the container has their devices.
+    """Return the replica ids in a container's variables, as far as the container has their devices.
 
     A device plugin names plain devices in the devices' variable, for runtimes that know no replica
-    ids, and the replicas in this one. Any user can set it, so it only says which replica of a
-    granted device is meant. `devices` are the qualified names of those; `others` returns their
-    other names, such as the UUID of a GPU that was requested by its index, and is only called for a
-    replica of none of `devices`.
+    ids, and the replicas in one whose name is `words.replicas_env` or begins so: the kubelet keeps
+    one value of a variable, and a container may have replicas of several resources. Any user can
+    set them, so they only say which replica of a granted device is meant. `devices` are the
+    qualified names of those; `others` returns their other names, such as the UUID of a GPU that was
+    requested by its index, and is only called for a replica of none of `devices`.
     """
-    listed = parse.environment(spec).get(words.replicas_env, "")
+    prefix = words.replicas_env
+    found = parse.environment(spec).items()
+    listed = ",".join([value for name, value in found if name.startswith(prefix)])
     names = dict.fromkeys(name.strip() for name in listed.split(",")[: parse.MAX_NAMES])
     granted = {qualified.partition("=")[2] for qualified in devices}
     wanted = {device for device in map(device_of, names) if device}

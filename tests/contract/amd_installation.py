@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gpuhook.vendors.amd.hot import amd_token, amd_words
+from gpuhook.vendors.amd.hot import amd_words
 from gpuhook.vendors.amd.hot.amd_words import KFD
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice
 from tests.contract.installation import Installation
@@ -41,9 +39,10 @@ class AmdInstallation(Installation):
         """Return the CDI spec of the AMD GPUs."""
         return self.specs / "amd.json"
 
-    def describe(self, **changes: Any) -> None:
-        """Write the CDI spec of the AMD GPUs; `changes` replace its top-level keys."""
-        self.amd_spec.write_text(json.dumps({**_spec(self.amd), **changes}), encoding="utf-8")
+    def describe(self) -> None:
+        """Write the CDI spec of the AMD GPUs, with the groups of their nodes."""
+        words = ["--vendor", "amd", "--cdi-version", "0.7.0", "--host-root", str(self.amd.root)]
+        self._prepared("generate-cdi", *words, "--output-file", str(self.amd_spec))
 
     def devices(self) -> list[AmdDevice]:
         """Return the devices in the order of their indices."""
@@ -80,40 +79,3 @@ def nodes_of(view: View) -> set[str]:
 def asks_amd(value: str) -> list[str]:
     """Return the variable of a container that requests AMD GPUs."""
     return [f"AMD_VISIBLE_DEVICES={value}"]
-
-
-def _spec(tree: AmdTree) -> dict[str, Any]:
-    nodes = tree.node
-    every = [device for _, device in nodes.devices()]
-    names: dict[str, list[AmdDevice]] = {str(device.index): [device] for device in every}
-    names["all"] = every
-    for gpu in nodes.gpus:
-        if gpu.uuid is not None:
-            names[gpu.uuid] = list(gpu.devices)
-        for device in gpu.devices:
-            names[device.id] = [device]
-            names[f"{gpu.index}:{device.partition}"] = [device]
-    return {
-        "cdiVersion": "0.7.0",
-        "kind": amd_words.KIND,
-        "annotations": {amd_words.TOKEN: amd_token.token(str(tree.root))},
-        "containerEdits": {
-            "deviceNodes": [_node(tree, KFD)],
-            "additionalGids": [GROUP],
-        },
-        "devices": [
-            {"name": name, "containerEdits": {"deviceNodes": _nodes(tree, devices)}}
-            for name, devices in names.items()
-        ],
-    }
-
-
-def _nodes(tree: AmdTree, devices: list[AmdDevice]) -> list[dict[str, object]]:
-    paths = [path for device in devices for path in (device.card_path, device.render_path)]
-    return [_node(tree, path) for path in paths if path is not None]
-
-
-def _node(tree: AmdTree, path: str) -> dict[str, object]:
-    found = {one.path: one for one in tree.node.device_nodes}[path]
-    host = str(tree.device_node(found))
-    return {"path": path, "hostPath": host, "permissions": "rw", "fileMode": found.mode}

@@ -7,6 +7,7 @@ import os
 import stat
 from pathlib import Path
 
+from gpuhook.device_plugin.allocate.allocate import merged
 from gpuhook.device_plugin.allocate.container_allocation import (
     AllocatedMount,
     Allocation,
@@ -31,6 +32,19 @@ def allocation_of(response: api.ContainerAllocateResponse) -> Allocation:
         annotations=dict(response.annotations),
         cdi_devices=tuple(device.name for device in response.cdi_devices),
     )
+
+
+def joined(*responses: api.ContainerAllocateResponse) -> Allocation:
+    """Return the allocation of a container with several resources, as the kubelet joins them.
+
+    Of a variable with several values, the kubelet keeps one, of any of the answers.
+    """
+    values: dict[str, set[str]] = {}
+    for response in responses:
+        for name, value in response.envs.items():
+            values.setdefault(name, set()).add(value)
+    assert [name for name, found in values.items() if len(found) > 1] == []
+    return merged([allocation_of(response) for response in responses])
 
 
 def apply_allocation(given: Allocation, bundle: Bundle) -> None:

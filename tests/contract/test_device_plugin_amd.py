@@ -122,7 +122,7 @@ def test_shared_gpus_have_limited_replicas(serve: Serve, kubelet: Kubelet, tree:
     assert len({pod.ids[0].partition("::")[0] for pod in pods}) == 8
     (mount,) = pods[0].response.mounts
     assert mount.host_path == "/dev/null"
-    assert pods[0].response.envs["GPUHOOK_REPLICAS"] == pods[0].ids[0]
+    assert pods[0].response.envs["GPUHOOK_REPLICAS_AMD_COM_GPU_SHARED"] == pods[0].ids[0]
     line = running.wait_for_log(event="sharing")
     assert "which is not enforced (" in line["memory"]  # the tree has no controller dmem
 

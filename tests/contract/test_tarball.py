@@ -252,6 +252,8 @@ def test_arm64(tmp_path: Path) -> None:
     assert "architecture: aarch64" in done.stdout
     words = ["explain", "--inventory", "t4", "--env", "NVIDIA_VISIBLE_DEVICES=0"]
     assert "it gets GPU 0 (Tesla T4)" in run_command([*program, *words]).stdout
+    amd = ["explain", "--inventory", "mi300x-cpx", "--env", "AMD_VISIBLE_DEVICES=0:1"]
+    assert "it gets GPU 0:1 (AMD Instinct MI300X OAM" in run_command([*program, *amd]).stdout
     printed = run_command([*program, "device-plugin", "--print-config"])
     assert printed.stdout.startswith("version: v1"), printed
     libraries = [path for path in place.rglob("*.so*") if path.is_file()]

@@ -11,6 +11,7 @@ container, when an index may belong to another GPU.
 
 from __future__ import annotations
 
+import re
 from binascii import crc32
 from collections import Counter
 from itertools import compress
@@ -28,6 +29,8 @@ from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS
 from gpuhook.device_plugin.offer import memory_units
 from gpuhook.device_plugin.offer.offered_devices import unit_id
 from gpuhook.errors import fault
+from gpuhook.request.parse import Vocabulary
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.vendor_part import plugin_vendor
 
 TYPE_CHECKING = False
@@ -68,7 +71,7 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
     replicas = () if resource.sharing == MEMORY_UNITS else units
     names = [unit.id for unit in replicas if unit.replica is not None]
     if names:
-        parts.append(Allocation(envs={context.words.replicas_env: ",".join(names)}))
+        parts.append(Allocation(envs={_replicas_env(resource): ",".join(names)}))
     parts.append(memory_grants.hints(resource, counts))
     parts.append(compute_masks.compute_mask(resource, units))
     # Interposers are first: the variables of grants, which follow, take precedence.
@@ -94,6 +97,18 @@ def _nearest(unknown: str, known: list[str]) -> list[str]:
         return next((n for n, (a, b) in enumerate(pairs) if a != b), len(identifier))
 
     return sorted(known, key=lambda identifier: -alike(identifier))[:_NEAREST]
+
+
+def _replicas_env(resource: Resource) -> str:
+    """Return the variable for the replicas of a resource.
+
+    The kubelet gives a container one value of a variable, also if the answers for its resources
+    differ: each resource has its own variable. Those of the first vendor share the plain one.
+    """
+    name = Vocabulary.replicas_env
+    if resource.domain == vendors()[0].domain:
+        return name
+    return f"{name}_{re.sub('[^A-Z0-9]', '_', resource.name.upper())}"
 
 
 def _require(

@@ -15,18 +15,17 @@ if TYPE_CHECKING:
 
 
 def compute_mask(resource: Resource, units: Sequence[Unit]) -> Allocation:
-    """Return the variable for a container with `units`, empty unless all their entries ask for it.
+    """Return the variable for a container with `units`.
 
-    A container that has devices of another resource as well has other indices of its devices: the
-    variable is then that of the last answer.
+    It is empty unless all of them are replicas whose entries ask for it, and for a resource that is
+    not the vendor's only one.
     """
-    entries = (resource.entries.get(unit.device.uuid) for unit in units)
-    if not all(entry is not None and entry.compute_mask for entry in entries):
-        return Allocation()
     devices: dict[str, tuple[Device, list[int]]] = {}
     for unit in units:
-        if unit.replica is not None:
-            devices.setdefault(unit.device.uuid, (unit.device, []))[1].append(unit.replica)
+        entry = resource.entries.get(unit.device.uuid)
+        if entry is None or not entry.compute_mask or unit.replica is None:
+            return Allocation()
+        devices.setdefault(unit.device.uuid, (unit.device, []))[1].append(unit.replica)
     shares = [
         ComputeShare(device, tuple(replicas), len(resource.index.ids[uuid]))
         for uuid, (device, replicas) in devices.items()

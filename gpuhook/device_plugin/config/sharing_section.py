@@ -116,7 +116,8 @@ class SharedResource:
     compute_mask: bool | None = key(
         BOOLEAN,
         "Give each replica its own part of the compute units of an AMD GPU, by HSA_CU_MASK, as far "
-        "as the GPU's architecture allows it. Programs can ignore the variable. Default: false.",
+        "as the GPU's architecture allows it, and if the node offers one resource of AMD GPUs. "
+        "Programs can ignore the variable. Default: false.",
         None,
     )
     hints: tuple[str, ...] = key(

@@ -17,6 +17,7 @@ starts from each GPU, and the best result is taken.
 from __future__ import annotations
 
 from array import array
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import add
 
@@ -31,24 +32,31 @@ EXACT = 16  # GPUs: a table of 65,536 sums, half a MiB
 _Weights = tuple[tuple[int, ...], ...]
 
 
-def choose(
-    devices: Sequence[Device],
-    available: Collection[str],
-    required: Collection[str],
-    size: int,
-    links: LinkScores,
-) -> set[str]:
-    """Return the UUIDs of the best `size` of `devices`, the required ones among them.
+@dataclass(frozen=True, slots=True)
+class LinkedDevices:
+    """The devices of a resource, of which a container needs `size`, and their links.
 
-    `devices` are in the order of their indices, `required` are available, and there are enough.
+    `devices` are in the order of their indices. `available` and `required` have UUIDs: the required
+    ones are available, and there are enough.
     """
+
+    devices: Sequence[Device]
+    available: Collection[str]
+    required: Collection[str]
+    size: int
+    links: LinkScores
+
+
+def choose(offer: LinkedDevices) -> set[str]:
+    """Return the UUIDs of the best devices, the required ones among them."""
+    devices, available = offer.devices, offer.available
     if len(devices) > EXACT:
         devices = [device for device in devices if device.uuid in available]
-    weights = _weights(devices, links)
+    weights = _weights(devices, offer.links)
     free = [number for number, device in enumerate(devices) if device.uuid in available]
-    fixed = [number for number, device in enumerate(devices) if device.uuid in required]
+    fixed = [number for number, device in enumerate(devices) if device.uuid in offer.required]
     best = _exact if len(devices) <= EXACT else _grown
-    return {devices[number].uuid for number in best(weights, free, fixed, size)}
+    return {devices[number].uuid for number in best(weights, free, fixed, offer.size)}
 
 
 def prepare(devices: Sequence[Device], links: LinkScores) -> None:

@@ -13,36 +13,26 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from gpuhook.device_plugin.offer.offered_devices import Device
+    from gpuhook.device_plugin.offer.prefer_linked import LinkedDevices
     from gpuhook.vendors.vendor_part import LinkScores
 
 
-def choose(
-    devices: Sequence[Device],
-    available: Collection[str],
-    required: Collection[str],
-    size: int,
-    links: LinkScores,
-) -> set[str]:
-    """Return the UUIDs of the best `size` of `devices`, the required ones among them.
-
-    `devices` are in the order of their indices, `required` are available, and there are enough.
-    """
+def choose(offer: LinkedDevices) -> set[str]:
+    """Return the UUIDs of the best devices, the required ones among them."""
+    required = offer.required
     free: dict[str, list[str]] = {}
-    for device in devices:
-        if device.uuid in available and device.uuid not in required:
+    for device in offer.devices:
+        if device.uuid in offer.available and device.uuid not in required:
             free.setdefault(device.gpu, []).append(device.uuid)
-    missing = size - len(required)
-    started = dict.fromkeys(device.gpu for device in devices if device.uuid in required)
+    missing = offer.size - len(required)
+    started = dict.fromkeys(device.gpu for device in offer.devices if device.uuid in required)
     chosen = set(required)
     for gpu in sorted(started, key=lambda one: len(free.get(one, ()))):
         taken = free.pop(gpu, [])[:missing]
         chosen.update(taken)
         missing -= len(taken)
     if missing:
-        for gpu in _best_gpus(free, missing, tuple(started), links):
+        for gpu in _best_gpus(free, missing, tuple(started), offer.links):
             taken = free[gpu][:missing]
             chosen.update(taken)
             missing -= len(taken)

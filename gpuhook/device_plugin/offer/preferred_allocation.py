@@ -18,6 +18,7 @@ from gpuhook.device_plugin.offer import (
     prefer_partitions,
     prefer_shared,
 )
+from gpuhook.device_plugin.offer.prefer_linked import LinkedDevices
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -60,8 +61,9 @@ def preferred(
     healthy = required | (free - bad)
     candidates = healthy if len(healthy) >= size else free
     if uses_links(resource):
+        offer = LinkedDevices(resource.devices, candidates, required, size, topology)
         choice = prefer_partitions if is_partitioned(resource) else prefer_linked
-        chosen = choice.choose(resource.devices, candidates, required, size, topology)
+        chosen = choice.choose(offer)
     else:
         chosen = prefer_shared.choose(
             resource.units, candidates, required, size, policy=policy, unhealthy=unhealthy

@@ -8,7 +8,7 @@ by index, the replicas of a device in sequence, from 0.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin.config.grammar.memory_values import UNITS
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS, NOT_SHARED
@@ -66,6 +66,7 @@ def offered(inventory: object, configuration: Configuration, *others: object) ->
         resource = _resource(name, {share: limits[share] for share in own}, configuration, warnings)
         warnings += _long_ids(resource)
         resources.append(resource)
+    resources = [_without_ambiguous_mask(one, resources, warnings) for one in resources]
     return Offer(tuple(resources), tuple(warnings))
 
 
@@ -113,6 +114,25 @@ def _resource(
         memory={share.device.uuid: limit for share, limit in own.items() if limit is not None},
         entries={share.device.uuid: share.entry for share in own if share.entry is not None},
     )
+
+
+def _without_ambiguous_mask(
+    resource: Resource, offered: Collection[Resource], warnings: list[str]
+) -> Resource:
+    """Return a resource without `computeMask` if its vendor has several; adds a warning.
+
+    A mask names GPUs by their indices in the container. The kubelet allocates each resource of a
+    container on its own, so with several resources the indices are not known.
+    """
+    others = [o.name for o in offered if o.domain == resource.domain and o.name != resource.name]
+    if not others or not any(entry.compute_mask for entry in resource.entries.values()):
+        return resource
+    warnings.append(
+        f"{resource.name}: computeMask has no effect: a container may also request "
+        f"{', '.join(others)}, so the indices of its GPUs, which a mask names, are unknown"
+    )
+    entries = {uuid: replace(one, compute_mask=None) for uuid, one in resource.entries.items()}
+    return replace(resource, entries=entries)
 
 
 def _units(share: Share, most: int | None) -> Iterator[Unit]:

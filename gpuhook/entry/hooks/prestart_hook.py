@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from gpuhook.entry.plan_context import PlanContext, VendorContext
     from gpuhook.host.hot.engine_log import EngineLog
     from gpuhook.request.parse import Source
+    from gpuhook.request.plan import Injection
 
 _DRY_RUN = "--dry-run"
 _MAX_LINE = 9000  # the length of two paths
@@ -112,6 +113,7 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
         if known is not None:
             route = str(known.get("route"))
             return [f"nothing to do: {_GIVEN_BY.get(route, 'it has GPUs already')}"]
+        _claim(given, context, is_dry=is_dry)
         if not is_dry:
             state.require_not_begun()
         with hotplug_plan.open_live(process, hook_root.place_of_root(process, state), spec) as held:
@@ -125,6 +127,17 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
             entry["live"] = _live_record(wanted.edits, todo, held.made)
     _enter(state, entry, began, log)
     return []
+
+
+def _claim(
+    given: list[tuple[VendorContext, Injection]], context: PlanContext, *, is_dry: bool
+) -> None:
+    """Raise GH1063 for an exclusive device of another container."""
+    if context.settings.exclusive_devices:
+        from gpuhook.entry import exclusive_devices  # few nodes have any
+
+        grants = [(one, injection.grant) for one, injection in given]
+        exclusive_devices.claim(grants, is_dry=is_dry)
 
 
 def _limited_entry(

@@ -44,6 +44,7 @@ class Settings:
         self.disable_requirements = False
         self.driver_capabilities: list[str] = []  # the allowed ones; [] allows all of them
         self.driver_root = ""  # see vendors/nvidia/driver/driver_locations.py
+        self.exclusive_devices: list[str] = []  # `all`, or qualified CDI names
         self.ignore_imex_channels = False
         self.legacy_images = True
         self.limits_guarantee = AUTO  # unless it would outlive the container: memory_backend.py
@@ -75,6 +76,7 @@ KEYS = {
     ("request", "defaultDriverCapabilities"): "default_driver_capabilities",
     ("request", "disableRequirements"): "disable_requirements",
     ("request", "driverCapabilities"): "driver_capabilities",
+    ("request", "exclusiveDevices"): "exclusive_devices",
     ("request", "ignoreImexChannels"): "ignore_imex_channels",
     ("request", "legacyImages"): "legacy_images",
     ("request", "onMissingDriver"): "on_missing_driver",

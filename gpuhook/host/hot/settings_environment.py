@@ -46,6 +46,7 @@ VARIABLES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "GPUHOOK_REQUEST_DISABLE_REQUIREMENTS": ("disable_requirements", BOOLEAN, ()),
     "GPUHOOK_REQUEST_DRIVER_CAPABILITIES": ("driver_capabilities", LIST, _CAPABILITIES),
+    "GPUHOOK_REQUEST_EXCLUSIVE_DEVICES": ("exclusive_devices", LIST, ()),
     "GPUHOOK_REQUEST_IGNORE_IMEX_CHANNELS": ("ignore_imex_channels", BOOLEAN, ()),
     "GPUHOOK_REQUEST_LEGACY_IMAGES": ("legacy_images", BOOLEAN, ()),
     "GPUHOOK_REQUEST_ON_MISSING_DRIVER": ("on_missing_driver", "", ("start", "refuse")),
@@ -96,6 +97,8 @@ def _list(variable: str, text: str, form: str, words: tuple[str, ...]) -> list[s
             raise _unfit(variable, text, f"{word} is not an absolute path")
         if variable == "GPUHOOK_REQUEST_SWARM_RESOURCES" and not _is_variable(word):
             raise _unfit(variable, text, f"{word} is not the name of a variable")
+        if variable == "GPUHOOK_REQUEST_EXCLUSIVE_DEVICES" and not _is_device(word):
+            raise _unfit(variable, text, f"{word} is neither a CDI name nor all")
     return found
 
 
@@ -106,6 +109,11 @@ def _is_kind(text: str) -> bool:
         bool(part) and part[0] in _LETTERS and all(letter in _NAMING for letter in part)
         for part in (vendor, name)
     )
+
+
+def _is_device(text: str) -> bool:
+    kind, _, name = text.partition("=")
+    return text == "all" or (_is_kind(kind) and name.split() == [name] and "=" not in name)
 
 
 def _is_variable(text: str) -> bool:

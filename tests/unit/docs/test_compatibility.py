@@ -18,7 +18,7 @@ NUMBERS = {NVIDIA: {*map(str, range(1, 101)), "99b"}, AMD: {*map(str, range(1, 5
 # Features that gpuhook lacks, and those that no test can cover.
 UNDRIVEN = {
     NVIDIA: {"88", "90", "95", "96"},
-    AMD: {"13", "25", "26", "27", "45", "48"},
+    AMD: set(),
 }
 
 

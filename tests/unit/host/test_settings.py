@@ -33,6 +33,7 @@ request:
   driverCapabilities: [compute, utility]
   defaultDriverCapabilities: [all]
   onUnknownCapability: ignore
+  exclusiveDevices: [amd.com/gpu=0]
   ignoreImexChannels: true
   legacyImages: false
   acceptAnnotations: kubelet
@@ -95,6 +96,7 @@ def test_every_setting_reaches_the_hot_path(file: Path) -> None:
         "disable_requirements": True,
         "driver_capabilities": ["compute", "utility"],
         "driver_root": "/run/nvidia/driver",
+        "exclusive_devices": ["amd.com/gpu=0"],
         "ignore_imex_channels": True,
         "legacy_images": False,
         "on_refusal": "fail",

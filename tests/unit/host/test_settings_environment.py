@@ -43,6 +43,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "GPUHOOK_REQUEST_DEFAULT_DRIVER_CAPABILITIES": ("compute,all", ["compute", "all"]),
     "GPUHOOK_REQUEST_DISABLE_REQUIREMENTS": ("TRUE", True),
     "GPUHOOK_REQUEST_DRIVER_CAPABILITIES": ("compute,utility", ["compute", "utility"]),
+    "GPUHOOK_REQUEST_EXCLUSIVE_DEVICES": ("all, a/b=c", ["all", "a/b=c"]),
     "GPUHOOK_REQUEST_IGNORE_IMEX_CHANNELS": ("on", True),
     "GPUHOOK_REQUEST_LEGACY_IMAGES": ("0", False),
     "GPUHOOK_REQUEST_ON_MISSING_DRIVER": ("refuse", "refuse"),
@@ -148,6 +149,8 @@ WRONG = [
     ("GPUHOOK_REQUEST_ON_REFUSAL", "never", "it must be ignore or fail"),
     ("GPUHOOK_LIMITS_GUARANTEE", "x", "it must be auto, always or never"),
     ("GPUHOOK_REQUEST_SWARM_RESOURCES", "A,B=C", "B=C is not the name of a variable"),
+    ("GPUHOOK_REQUEST_EXCLUSIVE_DEVICES", "all,0", "0 is neither a CDI name nor all"),
+    ("GPUHOOK_REQUEST_EXCLUSIVE_DEVICES", "a/b=c=d", "a/b=c=d is neither"),
 ]
 
 

@@ -32,6 +32,14 @@ def test_replicas_of_granted_devices() -> None:
     assert replicas_of(told, VOCABULARY, ["nvidia.com/gpu=GPU-1"], list) == ["GPU-1::3"]
 
 
+def test_replicas_of_several_resources() -> None:
+    """Each resource of a container has its own variable."""
+    env = ["GPUHOOK_REPLICAS=GPU-1::3", "GPUHOOK_REPLICAS_AMD_COM_GPU=0000:05:00.0::1,GPU-1::3"]
+    devices = ["nvidia.com/gpu=GPU-1", "amd.com/gpu=0000:05:00.0"]
+    found = replicas_of({"process": {"env": env}}, VOCABULARY, devices, list)
+    assert found == ["GPU-1::3", "0000:05:00.0::1"]
+
+
 def test_replica_by_another_name_of_its_device() -> None:
     """A device that was granted as 0 may have its UUID in the variable."""
     told = spec_with_replicas("GPU-1::3,GPU-2::0,GPU-1::0")

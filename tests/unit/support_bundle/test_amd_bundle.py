@@ -55,6 +55,16 @@ def test_bundle_has_the_inventory_and_the_topology(tmp_path: Path) -> None:
         assert found, name
 
 
+def test_bundle_has_the_isolation_of_each_gpu(tmp_path: Path) -> None:
+    """The administrator sets it; nothing of gpuhook does."""
+    tree = amd_tree.build(tmp_path, "mi300x8")
+    for gpu in tree.node.gpus:
+        (tree.gpu(gpu.pci_address) / "enforce_isolation").write_text(f"{gpu.index % 2}\n")
+    members = _bundle(tmp_path).members
+    found = [members[name] for name in sorted(members) if name.endswith("/enforce_isolation")]
+    assert found == [b"0\n", b"1\n"] * 4
+
+
 def test_bundle_has_no_serial_number(tmp_path: Path) -> None:
     tree = amd_tree.build(tmp_path, "mi300x8")
     serials = [gpu.serial or "" for gpu in tree.node.gpus]

@@ -126,7 +126,7 @@ def test_failed_spec_leaves_the_other_strategies() -> None:
 
 def test_replicas_have_grants_and_ids_like_any_vendors() -> None:
     found = given(MI300X, ["0000:05:00.0::1", "0000:05:00.0::2"], REPLICAS)
-    assert found.envs["GPUHOOK_REPLICAS"] == "0000:05:00.0::1,0000:05:00.0::2"
+    assert found.envs["GPUHOOK_REPLICAS_AMD_COM_GPU"] == "0000:05:00.0::1,0000:05:00.0::2"
     (mount,) = found.mounts
     assert mount.host_path == "/dev/null"
     assert "/var/run/gpuhook/memory/0000:05:00.0" in mount.container_path

@@ -7,7 +7,7 @@ import pytest
 
 from gpuhook.device_plugin.allocate.allocate import allocate
 from tests.simulated import amd_profiles
-from tests.unit.amd_offering import CPX, MI300X, only
+from tests.unit.amd_offering import CPX, MI300X, MIXED_STRATEGY, five_and_three, offer, only
 from tests.unit.device_plugin.allocate.test_amd_allocate import of_node
 
 TYPE_CHECKING = False
@@ -41,6 +41,33 @@ def mask(node: AmdNode, ids: list[str], replicas: int, more: str = "computeMask:
 )
 def test_mask(node: AmdNode, ids: list[str], replicas: int, text: str) -> None:
     assert mask(node, ids, replicas) == text
+
+
+def test_no_mask_beside_another_resource() -> None:
+    """The kubelet may give a container both, and a mask names GPUs by their indices in it."""
+    entry = "{name: amd.com/spx_nps1, replicas: 2, computeMask: true}"
+    text = f"{MIXED_STRATEGY}sharing: {{timeSlicing: {{resources: [{entry}]}}}}"
+    ids = [f"{FIRST}::0"]
+    found = offer(five_and_three(), text)
+    (whole,) = [one for one in found.resources if one.name == "amd.com/spx_nps1"]
+    assert "HSA_CU_MASK" not in allocate(whole, ids, of_node(five_and_three(), text)).envs
+    (warning,) = [one for one in found.warnings if "computeMask" in one]
+    assert warning.startswith("amd.com/spx_nps1: computeMask has no effect")
+    assert "also request amd.com/cpx_nps" in warning
+    alone = offer(MI300X, text)
+    assert allocate(alone.resources[0], ids, of_node(MI300X, text)).envs["HSA_CU_MASK"] == "0:0-151"
+    assert not any("computeMask" in one for one in alone.warnings)
+
+
+def test_no_mask_beside_a_device_without_one() -> None:
+    """ROCm may give it any index."""
+    entries = ["{name: amd.com/gpu, devices: [0], replicas: 2, computeMask: true}"]
+    entries += ["{name: amd.com/gpu, devices: [1], replicas: 2}"]
+    text = f"sharing: {{timeSlicing: {{resources: [{', '.join(entries)}]}}}}"
+    resource, context = only(MI300X, text), of_node(MI300X, text)
+    assert "HSA_CU_MASK" in allocate(resource, [f"{FIRST}::0"], context).envs
+    for other in (f"{SECOND}::0", "0000:47:00.0"):
+        assert "HSA_CU_MASK" not in allocate(resource, [f"{FIRST}::0", other], context).envs
 
 
 @pytest.mark.parametrize("more", ["computeMask: false", "memory: 4Gi"])
