@@ -3,16 +3,9 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.checks.amd import amd_devices, amd_driver, amd_gpus, amd_specs, amd_stack
+from itertools import chain
+
 from gpuhook.doctor.checks.cdi import graphics, spec_devices, spec_files, specs, systemd_units
-from gpuhook.doctor.checks.driver import (
-    device_links,
-    devices,
-    driver,
-    driver_files,
-    fabric,
-    gpus,
-)
 from gpuhook.doctor.checks.engine import (
     containerd,
     containerd_runtimes,
@@ -32,26 +25,27 @@ from gpuhook.doctor.checks.kubernetes import (
     plugin_config,
     runtime_class,
 )
+from gpuhook.node_facts.check import ENGINES
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import Check
+    from gpuhook.node_facts.check import Check
+
+_TITLES = {
+    "specs": "CDI specs",
+    "host": "Host",
+    ENGINES: "Engines",
+    "kubernetes": "Kubernetes",
+    "gpuhook": "gpuhook itself",
+    "containers": "Running containers",
+}
 
 
 def checks() -> tuple[Check, ...]:
     """Return all checks."""
     return (
-        *driver.CHECKS,
-        *driver_files.CHECKS,
-        *devices.CHECKS,
-        *device_links.CHECKS,
-        *gpus.CHECKS,
-        *fabric.CHECKS,
-        *amd_driver.CHECKS,
-        *amd_devices.CHECKS,
-        *amd_gpus.CHECKS,
-        *amd_specs.CHECKS,
-        *amd_stack.CHECKS,
+        *(one for vendor in vendors() for one in vendor.doctor_checks().checks),
         *spec_files.CHECKS,
         *specs.CHECKS,
         *spec_devices.CHECKS,
@@ -76,3 +70,14 @@ def checks() -> tuple[Check, ...]:
         *configuration.CHECKS,
         *containers.CHECKS,
     )
+
+
+def section_titles() -> dict[str, str]:
+    """Return the titles of all sections, in reading order: a fault explains the faults below it."""
+    of_vendors = (vendor.doctor_checks().sections.items() for vendor in vendors())
+    return {**dict(chain.from_iterable(of_vendors)), **_TITLES}
+
+
+def presence_checks() -> tuple[str, ...]:
+    """Return the ids of the checks whether the machine has a GPU, one for each vendor."""
+    return tuple(vendor.doctor_checks().presence for vendor in vendors())

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING
+from gpuhook.node_facts.check import FAILED, NOT_APPLICABLE, OK, WARNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpuhook.doctor.check import Check, Result
     from gpuhook.doctor.examination import Examination
     from gpuhook.doctor.fix import FixResult
+    from gpuhook.node_facts.check import Check, Result
 
 SCHEMA = "gpuhook/doctor/v1"
 LIST_SCHEMA = "gpuhook/doctor-list/v1"

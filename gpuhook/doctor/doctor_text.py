@@ -7,33 +7,21 @@ from collections import Counter
 from itertools import groupby
 
 from gpuhook.doctor import fix
-from gpuhook.doctor.check import ENGINES, FAILED, NOT_APPLICABLE, OK, SECTIONS, WARNING
+from gpuhook.doctor.check_list import presence_checks, section_titles
 from gpuhook.errors import printable
+from gpuhook.node_facts.check import ENGINES, FAILED, NOT_APPLICABLE, OK, WARNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpuhook.doctor.check import Result
     from gpuhook.doctor.examination import Examination
     from gpuhook.doctor.fix import FixResult
+    from gpuhook.node_facts.check import Result
 
-_TITLES = {
-    "driver": "Driver",
-    "devices": "Device nodes",
-    "gpus": "GPUs",
-    "amd": "AMD GPUs",
-    "specs": "CDI specs",
-    "host": "Host",
-    ENGINES: "Engines",
-    "kubernetes": "Kubernetes",
-    "gpuhook": "gpuhook itself",
-    "containers": "Running containers",
-}
 _WORDS = {OK: "ok", WARNING: "warning", FAILED: "FAILED", NOT_APPLICABLE: "-"}
 _COLOURS = {OK: "32", WARNING: "33", FAILED: "1;31", NOT_APPLICABLE: "2"}
 _WRONG = (FAILED, WARNING)
-_PRESENCE = ("driver.gpu", "amd.gpu")  # whether the machine has a GPU, by vendor
 _ROOT_CAUSE = "Root cause: "
 _INDENT = " " * 11
 _MAX_LINE = 4096
@@ -57,7 +45,8 @@ def lines(
         text += _repeated_lines(repeated, has_colour=has_colour)
     # A check may need one of a later section, so the results of a section need not be in a row.
     headings = list(dict.fromkeys(_heading(one) for one in results))
-    results.sort(key=lambda one: (SECTIONS.index(one.check.section), headings.index(_heading(one))))
+    order = list(section_titles())
+    results.sort(key=lambda one: (order.index(one.check.section), headings.index(_heading(one))))
     width = max((len(one.check.id) for one in results), default=0)
     for heading, in_section in groupby(results, key=_heading):
         text += ["", heading] if text else [heading]
@@ -117,7 +106,8 @@ def count(found: Examination) -> str:
 
 def without_gpu(found: Examination) -> list[str]:
     """Return the messages that the node has no GPU of a vendor, [] if it has one of any."""
-    present = [one.finding for one in found.results if one.check.id in _PRESENCE]
+    presence = presence_checks()
+    present = [one.finding for one in found.results if one.check.id in presence]
     if any(one.status != NOT_APPLICABLE for one in present):
         return []
     return [one.message for one in present]
@@ -130,7 +120,7 @@ def _root_cause(first: Result) -> Iterator[str]:
 
 def _heading(result: Result) -> str:
     section = result.check.section
-    title = _TITLES[section]
+    title = section_titles()[section]
     return f"{title}: {result.check.id.partition('.')[0]}" if section == ENGINES else title
 
 

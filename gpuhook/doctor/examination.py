@@ -6,10 +6,11 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass
 
-from gpuhook.doctor.check import (
+from gpuhook.doctor.check_list import section_titles
+from gpuhook.errors import GpuhookError, printable
+from gpuhook.node_facts.check import (
     FAILED,
     NOT_APPLICABLE,
-    SECTIONS,
     WARNING,
     WORST_FIRST,
     Check,
@@ -17,13 +18,12 @@ from gpuhook.doctor.check import (
     Result,
     as_findings,
 )
-from gpuhook.errors import GpuhookError, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,7 @@ def _ordered(checks: Sequence[Check]) -> list[Check]:
             place(by_id[need])
         ordered[check.id] = check
 
-    for check in sorted(checks, key=lambda one: SECTIONS.index(one.section)):
+    sections = list(section_titles())
+    for check in sorted(checks, key=lambda one: sections.index(one.section)):
         place(check)
     return list(ordered.values())

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING, WORST_FIRST
 from gpuhook.errors import GpuhookError
+from gpuhook.node_facts.check import FAILED, NOT_APPLICABLE, OK, WARNING, WORST_FIRST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.doctor.check import Fix
     from gpuhook.doctor.examination import Examination
+    from gpuhook.node_facts.check import Fix
 
 _ROUNDS = 5
 GONE = "gone"  # the check no longer reports the subject

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,37 +16,26 @@ import gpuhook
 from gpuhook.engines.state import dependent_containers
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.inspect import gpu_containers
-from gpuhook.node import daemons, kubernetes_state, node_programs, node_readings
+from gpuhook.node import daemons, kubernetes_state, node_programs
+from gpuhook.node_facts.sources import node_readings
 from gpuhook.vendors import driver_worker
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.driver import driver_locations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from gpuhook.node.node_readings import Readings
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.sources.node_readings import Readings
+    from gpuhook.node_facts.sources.node_tree import Tree
+    from gpuhook.vendors.vendor_inventory import NodePlace
 
-_NO_LIBRARY = "GH1200"
 _INITIAL_PIDS = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingPlace:
-    """The places of the node's parts, as paths of this machine."""
-
-    driver_root: str = "/"
-    dev_root: str | None = None
-    host_root: str = "/"
-    nvml_library: str | None = None
-    library_search_path: tuple[str, ...] = ()
-
-
 def live_readings(
     tree: Tree,
-    place: ReadingPlace,
+    place: NodePlace,
     state_roots: Sequence[str] = (),
 ) -> Readings:
     """Return the readings of the running node with the files `tree`."""
@@ -76,65 +64,32 @@ def is_this_machine(tree: Tree) -> bool:
         return tree.read(_BOOT) == file.read()
 
 
-def inventory(place: ReadingPlace) -> dict[str, Any]:
+def inventory(place: NodePlace) -> dict[str, Any]:
     """Return the dump of the node's driver and GPUs, made in a child process.
 
-    Raises GH1200 to GH1210, GH1256 if NVML does not answer, GH1257 if it ends the process.
+    Raises GH1200 to GH1210, GH1256 if the driver does not answer, GH1257 if it ends the process.
     """
     return driver_worker.call_driver(partial(driver_dump, place))
 
 
-def driver_dump(place: ReadingPlace) -> dict[str, Any]:
-    """Return the dump of the node's driver and GPUs, made in this process.
+def driver_dump(place: NodePlace) -> dict[str, Any]:
+    """Return the parts of the vendors whose driver is asked, made in this process.
 
-    If no option names a place and the node's root has no driver, the roots of driver containers and
-    of distributions are searched. Raises GH1200 to GH1210.
+    Raises the first vendor's reason if there is none.
     """
-    try:
-        return _dump(place)
-    except GpuhookError as missing:
-        if missing.code != _NO_LIBRARY:
-            raise
-        for one in _others(place):
-            try:
-                return _dump(one)
-            except GpuhookError as error:
-                if error.code != _NO_LIBRARY:
-                    raise
-        raise
+    found: dict[str, Any] = {}
+    reasons = []
+    for vendor in vendors():
+        try:
+            found |= vendor.driver_dump(place) or {}
+        except GpuhookError as error:
+            reasons.append(error)
+    if reasons and not found:
+        raise reasons[0]
+    return found
 
 
-def _others(place: ReadingPlace) -> Iterator[ReadingPlace]:
-    host = os.path.normpath(place.host_root)
-    named = place.nvml_library or place.library_search_path
-    if named or os.path.normpath(place.driver_root) != host:
-        return
-    for root in driver_locations.OTHER_ROOTS:
-        below = f"{host.rstrip('/')}{root}"
-        if os.path.isdir(below) and driver_locations.is_trusted(below):
-            yield replace(place, driver_root=below)
-    yield replace(place, library_search_path=(driver_locations.NIXOS_LIBRARIES,))
-
-
-def _dump(place: ReadingPlace) -> dict[str, Any]:
-    from gpuhook.vendors.nvidia import discover
-    from gpuhook.vendors.nvidia.inventory import dump
-
-    node = discover.node(
-        discover.roots(
-            place.driver_root,
-            place.dev_root,
-            place.host_root,
-            nvml_library=place.nvml_library,
-            library_search_paths=place.library_search_path,
-        ),
-        require_nodes=False,
-        require_files=False,
-    )
-    return dump.as_dict(node)
-
-
-def _inventories(place: ReadingPlace) -> dict[str, Any]:
+def _inventories(place: NodePlace) -> dict[str, Any]:
     """Return the inventory by vendor of those that the kernel's files describe."""
     found = {
         one.name: one.support_inventory(place.host_root, place.dev_root or place.host_root)

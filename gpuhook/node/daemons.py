@@ -12,7 +12,7 @@ from gpuhook.node import node_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.sources.node_tree import Tree
 
 SYSTEMD = "/run/systemd/system"  # it exists if systemd runs: sd_booted(3)
 UNITS = (

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.sources.node_tree import Tree
 
 
 # Each prints its version for --version. crun makes its state directory first: / exists.

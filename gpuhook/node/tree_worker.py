@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from gpuhook.host.worker import LATE, NoAnswerError, Worker
-from gpuhook.node.node_tree import MAX_FILE, DirectoryTree, Status, trouble
+from gpuhook.node_facts.sources.node_tree import MAX_FILE, DirectoryTree, Status, trouble
 
 SECONDS = 5.0  # for one call
 _LATER = 1.0  # seconds, after some calls without an answer

@@ -8,11 +8,11 @@ from typing import Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.configure.configure_engine import Where
     from gpuhook.engines.configure.engine_plan import EngineOptions, Route
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.errors import GpuhookError
+    from gpuhook.node_facts.check import ExaminedNode
 
 WRITES, HAS = "planned", "present"
 

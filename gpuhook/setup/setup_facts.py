@@ -6,12 +6,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from gpuhook.doctor.check import FAILED
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.checks.cdi import systemd_units
-from gpuhook.doctor.checks.kubernetes import kubelet_facts
 from gpuhook.doctor.examination import examine
-from gpuhook.doctor.facts import driver_facts, engine_facts, program_facts, toolkit_settings
+from gpuhook.doctor.facts import gpu_engine, toolkit_settings
 from gpuhook.engines.configure import engine_status
 from gpuhook.engines.configure.configure_engine import Where
 from gpuhook.engines.configure.engine_plan import ENGINES
@@ -19,17 +17,20 @@ from gpuhook.engines.read import engine_config
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.error_text import worded
 from gpuhook.host.hot import state
+from gpuhook.node_facts import engine_facts, kubelet_facts, program_facts
+from gpuhook.node_facts.check import FAILED
 from gpuhook.setup.node_commands import WRITES
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.gpu_summary import NO_DEVICE
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.configure.engine_status import EngineStatus
     from gpuhook.engines.read.engine_config import Version
+    from gpuhook.node_facts.check import ExaminedNode
     from gpuhook.setup.node_commands import NodeCommands, SpecState
     from gpuhook.vendors.gpu_summary import GpuSummary, ProofDevice
 
@@ -161,9 +162,7 @@ def _engines(
     node: ExaminedNode, commands: NodeCommands, *, is_of_cluster: bool
 ) -> Iterator[EngineFacts]:
     installed = engine_facts.installed_engines(node)  # without the containerd of Docker
-    of_kubelet = [
-        one for one in _CRI if one in installed and not engine_facts.why_no_gpus(node, one)
-    ]
+    of_kubelet = [one for one in _CRI if one in installed and not gpu_engine.why_no_gpus(node, one)]
     for name in ENGINES:
         if not engine_facts.ENGINES[name](node):
             continue

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from gpuhook.engines.configure import changeset, configure_engine
 from gpuhook.engines.configure.configure_engine import NO_SERVICE
 from gpuhook.engines.configure.engine_plan import ENGINES
-from gpuhook.engines.configure.runtime_names import names_of_gpus
 from gpuhook.engines.read import podman_config
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
+from gpuhook.install.runtime_names import names_of_gpus
 from gpuhook.setup.engine_program import engine_program
 from gpuhook.setup.node_commands import WRITES
 

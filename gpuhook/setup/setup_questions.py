@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import click
 
-from gpuhook.engines.configure.runtime_names import names_of_gpus
 from gpuhook.host.hot import state
+from gpuhook.install.runtime_names import names_of_gpus
 from gpuhook.setup.setup_plan import BESIDE, RuntimeChoice
 
 TYPE_CHECKING = False

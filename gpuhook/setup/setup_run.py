@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from gpuhook.doctor import doctor_text
-from gpuhook.doctor.check import FAILED
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.engines.configure import configure_engine
@@ -16,6 +15,7 @@ from gpuhook.engines.report import configure_text
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.error_text import worded
 from gpuhook.host.interrupt import Interruptible
+from gpuhook.node_facts.check import FAILED
 from gpuhook.setup import gpu_container, minimal_root
 from gpuhook.setup.engine_program import WITH_IMAGES, engine_program
 from gpuhook.setup.node_commands import WRITES

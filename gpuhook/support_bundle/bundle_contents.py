@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import gpuhook
-from gpuhook.doctor.check import ExaminedNode
-from gpuhook.node import node_readings
-from gpuhook.node import node_tree as trees
+from gpuhook.node_facts.check import ExaminedNode
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources import node_tree as trees
 from gpuhook.support_bundle import allow_list, bundle_records
 from gpuhook.support_bundle.bundle_reader import CONTENTS, MANIFEST, READINGS, SCHEMA, TREE
 from gpuhook.support_bundle.recorded_tree import RecordingTree
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Mapping
 
-    from gpuhook.node.node_readings import Reading
+    from gpuhook.node_facts.sources.node_readings import Reading
 
 # Files that support needs, whether a check read them or not.
 _USEFUL = (

@@ -7,11 +7,11 @@ alone reads, and checks itself (inventory, answers of the API server), have no s
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import ExaminedNode
 from gpuhook.errors import fault
 from gpuhook.host import documents
-from gpuhook.node import node_readings
-from gpuhook.node.node_readings import Reading, Readings
+from gpuhook.node_facts.check import ExaminedNode
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources.node_readings import Reading, Readings
 from gpuhook.support_bundle import bundle_archive, bundle_records
 from gpuhook.support_bundle.bundle_records import ShapeError
 from gpuhook.support_bundle.recorded_tree import RecordedTree

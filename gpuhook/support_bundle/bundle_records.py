@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass, field
 
-from gpuhook.node.node_tree import Status
+from gpuhook.node_facts.sources.node_tree import Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

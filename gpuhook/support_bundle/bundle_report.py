@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from gpuhook.doctor.check import FAILED, WARNING
 from gpuhook.host.text_table import counted
+from gpuhook.node_facts.check import FAILED, WARNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import json
 import re
 import subprocess
 
-from gpuhook.doctor.checks.kubernetes import kubelet_facts
 from gpuhook.host import documents
-from gpuhook.node import kubelet_files, node_readings
+from gpuhook.node_facts import kubelet_facts
+from gpuhook.node_facts.sources import kubelet_files, node_readings
 from gpuhook.support_bundle.allow_list import EVENT, LOG_KEYS
 from gpuhook.vendors.catalogue import vendors
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
     from gpuhook.vendors.support_facts import SupportFacts
 
 _LINES = 1000

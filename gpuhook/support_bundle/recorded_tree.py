@@ -10,14 +10,14 @@ import tempfile
 import weakref
 from contextlib import contextmanager, suppress
 
-from gpuhook.node.node_tree import MAX_FILE, Status, trouble
+from gpuhook.node_facts.sources.node_tree import MAX_FILE, Status, trouble
 from gpuhook.support_bundle.bundle_records import LSTAT, NAMES, READ, REAL, STATUS, Records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.sources.node_tree import Tree
 
 
 _UNKNOWN = "not recorded when the bundle was created"

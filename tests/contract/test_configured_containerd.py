@@ -15,7 +15,7 @@ import pytest
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.engines.configure.containerd import base_spec, configure_containerd, containerd_handler
 from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from tests.contract.cri import Cri, cri
 from tests.contract.installation import CONTROL, Installation
 from tests.contract.runtimes import launcher

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpuhook.engines.read import containerd_config, engine_config, podman_config, toml_document
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from tests.contract.runtimes import run_command
 
 pytestmark = pytest.mark.contract

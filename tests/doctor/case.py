@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from gpuhook.doctor import reading_collectors as asking
-from gpuhook.doctor.check import ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import Examination, examine
-from gpuhook.node import node_readings
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import MAX_FILE, DirectoryTree, trouble
+from gpuhook.node_facts.check import ExaminedNode
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import MAX_FILE, DirectoryTree, trouble
+from gpuhook.vendors.vendor_inventory import NodePlace
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
@@ -89,7 +90,7 @@ class FaultCase:
         return ExaminedNode(_DenyingTree(str(self.root), self.denied), Readings(collectors))
 
     def _inventory(self) -> Any:
-        return asking.driver_dump(asking.ReadingPlace(str(self.root), None, str(self.root)))
+        return asking.driver_dump(NodePlace(str(self.root), None, str(self.root)))
 
 
 PARTS: list[Callable[[FaultCase], None]] = []

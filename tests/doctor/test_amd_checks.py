@@ -9,7 +9,7 @@ import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.doctor import doctor_text
-from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING
+from gpuhook.node_facts.check import FAILED, NOT_APPLICABLE, OK, WARNING
 from tests.doctor.broken import amd as broken
 from tests.doctor.broken import amd_stack
 from tests.doctor.broken.driver import replace
@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.doctor.check import Finding
+    from gpuhook.node_facts.check import Finding
     from tests.doctor.case import Broken, FaultCase
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")

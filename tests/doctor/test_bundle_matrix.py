@@ -7,9 +7,9 @@ import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook import support_bundle
-from gpuhook.doctor.check import FAILED, NOT_APPLICABLE
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
+from gpuhook.node_facts.check import FAILED, NOT_APPLICABLE
 from gpuhook.support_bundle import bundle_archive, bundle_contents
 from tests.depth import every
 from tests.doctor.broken import all_of_them

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.cli.engines.configure import configure
-from gpuhook.doctor.check import FAILED, WARNING
+from gpuhook.node_facts.check import FAILED, WARNING
 from gpuhook.support_bundle import bundle_contents
 from gpuhook.support_bundle.bundle_reader import CONTENTS
 from tests.doctor.broken import configured, engines, other_engines

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING, ExaminedNode
 from gpuhook.doctor.check_list import checks
-from gpuhook.doctor.checks.driver import device_links
 from gpuhook.doctor.examination import examine
-from gpuhook.doctor.facts import device_facts
 from gpuhook.errors import fault
-from gpuhook.node import node_readings
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.check import FAILED, NOT_APPLICABLE, OK, WARNING, ExaminedNode
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
+from gpuhook.vendors.nvidia.doctor import device_link_checks
+from gpuhook.vendors.nvidia.doctor.facts import device_facts
 from gpuhook.vendors.nvidia.inventory import dump
 from tests.doctor.broken.driver import no_program_holds_gpus
 from tests.doctor.broken.specs import hidden_with_a_lost_hook
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from gpuhook.doctor.check import Finding
     from gpuhook.doctor.examination import Examination
+    from gpuhook.node_facts.check import Finding
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 _SECTIONS = ("driver", "devices", "gpus", "specs")
@@ -254,7 +254,7 @@ def test_fix_replaces_a_link(tmp_path: Path) -> None:
     link = tmp_path / "195:0"
     link.symlink_to("../nvidia7")
     for _ in range(2):
-        device_links.make(str(link), "../nvidia0")
+        device_link_checks.make(str(link), "../nvidia0")
         assert os.readlink(link) == "../nvidia0"
 
 

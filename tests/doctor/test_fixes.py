@@ -7,7 +7,7 @@ import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.doctor import fix
-from gpuhook.doctor.check import FAILED, WARNING
+from gpuhook.node_facts.check import FAILED, WARNING
 from tests.doctor.broken import installation
 from tests.doctor.case import is_root
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.doctor.check import FAILED, WARNING
 from gpuhook.doctor.checks.installation.programs import FRONTS
+from gpuhook.node_facts.check import FAILED, WARNING
 from tests.doctor.case import FaultCase, is_root
 from tests.doctor.parts.engines import DEFAULTS, TOOLKIT, programs
 from tests.doctor.parts.gpuhook import BIN, filled

@@ -13,12 +13,12 @@ from click.testing import CliRunner
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.cli import main
 from gpuhook.doctor import doctor_text
-from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, WARNING, ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
-from gpuhook.node import node_readings
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.check import FAILED, NOT_APPLICABLE, WARNING, ExaminedNode
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from tests.doctor.broken import gpu_loss
 from tests.doctor.broken.containers import running
 from tests.doctor.case import is_root
@@ -29,8 +29,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.doctor.check import Finding
     from gpuhook.doctor.examination import Examination
+    from gpuhook.node_facts.check import Finding
     from tests.doctor.case import FaultCase
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.doctor.check import FAILED, WARNING
 from gpuhook.doctor.check_list import checks
+from gpuhook.node_facts.check import FAILED, WARNING
 from tests.doctor.broken import all_of_them
 from tests.doctor.case import is_root
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import pytest
 
 import tests.doctor.parts
-from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, WARNING
-from gpuhook.node import node_readings
+from gpuhook.node_facts.check import FAILED, NOT_APPLICABLE, WARNING
+from gpuhook.node_facts.sources import node_readings
 from tests.doctor import case as scenes
 from tests.doctor.broken import all_of_them
 from tests.doctor.case import FaultCase, copied, is_root

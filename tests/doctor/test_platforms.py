@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from gpuhook.cli import main
-from gpuhook.doctor.check import FAILED, OK
 from gpuhook.doctor.commands import spec_regeneration
-from gpuhook.doctor.facts import driver_facts
-from gpuhook.doctor.facts.spec_facts import GPUHOOK, SpecFile
+from gpuhook.node_facts.cdi_specs import SpecFile
+from gpuhook.node_facts.check import FAILED, OK
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts
+from gpuhook.vendors.nvidia.doctor.facts.nvidia_specs import GPUHOOK
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe

@@ -7,8 +7,9 @@ import json
 
 import pytest
 
-from gpuhook.doctor.check import FAILED, OK, WARNING
-from gpuhook.doctor.commands import package_commands
+from gpuhook.node_facts import package_commands
+from gpuhook.node_facts.check import FAILED, OK, WARNING
+from gpuhook.vendors.nvidia.doctor.facts import driver_packages
 from tests.doctor.case import is_root
 from tests.doctor.parts.driver import add_pci_device
 from tests.doctor.parts.engines import TOOLKIT
@@ -19,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpuhook.doctor.check import Finding
+    from gpuhook.node_facts.check import Finding
     from tests.doctor.case import FaultCase
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
@@ -214,9 +215,9 @@ def test_driver_package_of_an_unknown_branch(tmp_path: Path) -> None:
     case = machines.without_gpu(tmp_path)
     case.write("/etc/debian_version", "12\n")
     tree = case.examined().tree
-    assert package_commands.driver(tree, "") == "apt-get install -y nvidia-driver"
-    assert package_commands.driver(tree, "570") == (
+    assert driver_packages.driver(tree, "") == "apt-get install -y nvidia-driver"
+    assert driver_packages.driver(tree, "570") == (
         "apt-get install -y libnvidia-compute-570 nvidia-utils-570"
     )
     machines.install(case, "ubuntu-drivers")
-    assert package_commands.driver(case.examined().tree, "") == "ubuntu-drivers install"
+    assert driver_packages.driver(case.examined().tree, "") == "ubuntu-drivers install"

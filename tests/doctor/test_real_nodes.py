@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.doctor.check import FAILED, WARNING, ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.check import FAILED, WARNING, ExaminedNode
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from tests.doctor.case import is_root
 from tests.doctor.real import nodes
 

@@ -9,12 +9,12 @@ import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.cdi import spec_file
-from gpuhook.doctor.check import ExaminedNode
 from gpuhook.doctor.commands import spec_regeneration
-from gpuhook.doctor.facts import spec_facts
 from gpuhook.errors import GpuhookError
-from gpuhook.node import node_readings
-from gpuhook.node.node_readings import Readings
+from gpuhook.node_facts.check import ExaminedNode
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs
 from gpuhook.vendors.nvidia.inventory import dump
 from gpuhook.vendors.nvidia.spec import spec_records
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from gpuhook.doctor.check import Fix
+    from gpuhook.node_facts.check import Fix
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 
@@ -37,7 +37,7 @@ def spec_fix_of(case: FaultCase) -> Fix | None:
     """Return the fix for the only spec of a node that plays this machine."""
     document = dump.as_dict(case.node.node)
     node = ExaminedNode(LiveTree(case.root), Readings({node_readings.INVENTORY: lambda: document}))
-    [one] = spec_facts.spec_files(node)
+    [one] = nvidia_specs.spec_files(node)
     return spec_regeneration.spec_fix(node, one)
 
 

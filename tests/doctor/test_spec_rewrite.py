@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from unittest.mock import Mock
 
-from gpuhook.doctor.facts import spec_facts
+from gpuhook.node_facts import cdi_specs
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs
 
 
 def test_rewrite_command_by_author() -> None:
     """`gpuhook refresh` keeps the options of gpuhook's spec; generate-cdi would forget them."""
     node, one = Mock(), Mock(path="/etc/cdi/nvidia.yaml", kind="nvidia.com/gpu")
-    one.author = spec_facts.GPUHOOK
-    assert spec_facts.rewrite_command(node, one) == "gpuhook refresh --force"
-    one.author = spec_facts.OTHER
+    one.author = nvidia_specs.GPUHOOK
+    assert nvidia_specs.rewrite_command(node, one) == "gpuhook refresh --force"
+    one.author = cdi_specs.OTHER
     node.tree.status.return_value = None
     assert (
-        spec_facts.rewrite_command(node, one)
+        nvidia_specs.rewrite_command(node, one)
         == "gpuhook generate-cdi --output-file /etc/cdi/nvidia.yaml"
     )

@@ -19,9 +19,6 @@ PATHS = [
 ]
 # Base names of modules that occur twice, each time in a folder that says which one it is.
 SHARED = {
-    "device_links",  # made by `gpuhook system`, judged by doctor
-    "driver_files",  # found below a root, judged by doctor
-    "fabric",  # asked of NVML, judged by doctor
     "installation",  # made by `gpuhook install`, judged by doctor
     "inventory",  # the facts, and the command
     "plugin",  # the device plugin, judged by doctor

@@ -12,22 +12,21 @@ import click
 from gpuhook.cli.diagnosis import doctor_target
 from gpuhook.cli.options import command_sections, container_options, node_options, parameters
 from gpuhook.doctor import doctor_document, doctor_text, fix
-from gpuhook.doctor.check import FAILED, SECTIONS, WARNING
-from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.check_list import checks, section_titles
 from gpuhook.doctor.examination import examine
-from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
 from gpuhook.host import console
 from gpuhook.host.terminal import terminal_features
+from gpuhook.node_facts.check import FAILED, WARNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.cli.diagnosis.doctor_target import DoctorTarget
-    from gpuhook.doctor.check import Check
     from gpuhook.doctor.examination import Examination
     from gpuhook.doctor.fix import FixResult
+    from gpuhook.node_facts.check import Check
 
 _EXAMPLES = """
 \b
@@ -70,12 +69,12 @@ def _completed(
 ) -> list[str]:
     """Return the values of --checks with this prefix, for shell completion, also after a comma."""
     before, comma, last = incomplete.rpartition(",")
-    known = dict.fromkeys([*SECTIONS, *(check.id for check in checks())])
+    known = dict.fromkeys([*section_titles(), *(check.id for check in checks())])
     return [before + comma + word for word in known if word.startswith(last)]
 
 
 def _unknown(word: str) -> str:
-    known = [*(check.id for check in checks()), *SECTIONS]
+    known = [*(check.id for check in checks()), *section_titles()]
     near = difflib.get_close_matches(word, known, 1)
     meant = f"; did you mean {near[0]}?" if near else ""
     return f"unknown check {word}{meant} (`gpuhook doctor --list` lists the checks)"
@@ -173,7 +172,7 @@ def doctor(
     if bundle is not None:
         node = doctor_target.target_of_bundle(bundle)
     else:
-        place_of_node = ReadingPlace(host_root=host_root, **place)
+        place_of_node = doctor_target.node_place(host_root, **place)
         node = doctor_target.target_of_options(root, place_of_node, state_roots)
     if os.geteuid() != 0 and node.is_live:
         console.say("not running as root: some checks are skipped")
@@ -245,7 +244,8 @@ def _print(
 
 def _print_list(chosen: Sequence[str] | None, output: str, *, no_headers: bool) -> None:
     listed: list[Check] = [one for one in checks() if chosen is None or one.id in chosen]
-    listed.sort(key=lambda check: SECTIONS.index(check.section))
+    sections = list(section_titles())
+    listed.sort(key=lambda check: sections.index(check.section))
     if output in (console.JSON, console.YAML):
         console.document(doctor_document.listing(listed), output)
         return

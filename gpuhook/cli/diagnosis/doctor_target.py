@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import click
 
 from gpuhook.doctor import reading_collectors
-from gpuhook.doctor.check import ExaminedNode
-from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
 from gpuhook.host import system_mounts
-from gpuhook.node.node_readings import Readings
 from gpuhook.node.tree_worker import PatientTree
+from gpuhook.node_facts.check import ExaminedNode
+from gpuhook.node_facts.sources.node_readings import Readings
 from gpuhook.vendors.nvidia import discover
+from gpuhook.vendors.vendor_inventory import NodePlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,8 +37,20 @@ class DoctorTarget:
     is_live: bool
 
 
+def node_place(
+    host_root: str,
+    *,
+    driver_root: str,
+    dev_root: str | None,
+    nvml_library: str | None,
+    library_search_path: tuple[str, ...],
+) -> NodePlace:
+    """Return the place that node_options.place_options() describe."""
+    return NodePlace(driver_root, dev_root, host_root, nvml_library, library_search_path)
+
+
 def target_of_options(
-    root: str | None, place: ReadingPlace, state_roots: Sequence[str]
+    root: str | None, place: NodePlace, state_roots: Sequence[str]
 ) -> DoctorTarget:
     """Return the node that the options describe.
 
@@ -84,16 +96,16 @@ def target_of_bundle(path: str) -> DoctorTarget:
     return DoctorTarget(look, is_live=False)
 
 
-def _below(root: str, place: ReadingPlace) -> ReadingPlace:
+def _below(root: str, place: NodePlace) -> NodePlace:
     def placed(path: str) -> str:
         return os.path.normpath(root + "/" + path)
 
-    return ReadingPlace(
+    return NodePlace(
         driver_root=placed(place.driver_root),
         dev_root=None if place.dev_root is None else placed(place.dev_root),
         host_root=root,
-        nvml_library=place.nvml_library and placed(place.nvml_library),
-        library_search_path=place.library_search_path,
+        library=place.library and placed(place.library),
+        library_search_paths=place.library_search_paths,
     )
 
 

@@ -18,11 +18,10 @@ from gpuhook.cli.options import command_sections, container_options, node_option
 from gpuhook.doctor import doctor_document
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
-from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import printable
 from gpuhook.host import console, output_file, worker_pool
 from gpuhook.host.worker import NoAnswerError
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from gpuhook.support_bundle import bundle_archive, bundle_contents, bundle_report, log_lines
 
 TYPE_CHECKING = False
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.cli.diagnosis.doctor_target import DoctorTarget
-    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.examination import Examination
+    from gpuhook.node_facts.check import ExaminedNode
     from gpuhook.support_bundle.bundle_contents import Bundle
 
 _STANDARD_OUTPUT = "-"
@@ -120,10 +119,10 @@ def support_bundle(
         raise click.BadParameter("the bundle is a file: pass a path", param_hint="'--output-file'")
     if path is not None and not is_dry:
         output_file.require_place(path)  # fail now, not after a minute
-    where = ReadingPlace(host_root=host_root, **place)
+    where = doctor_target.node_place(host_root, **place)
     node = doctor_target.target_of_options(root, where, state_roots)
     options = [f"--state-root={one}" for one in state_roots]
-    options += [f"--nvml-library={where.nvml_library}"] if where.nvml_library else []
+    options += [f"--nvml-library={where.library}"] if where.library else []
     bundle, found = _collected(node, root, host_root, options, has_logs=not no_logs)
     if is_dry:
         _print_dry(bundle, found, output, no_headers=no_headers)

@@ -15,8 +15,8 @@ import click
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.engines.configure import engine_plan, engine_restart
 from gpuhook.engines.configure.engine_plan import ROUTES, EngineOptions
-from gpuhook.engines.configure.runtime_names import default_name, default_sentence
 from gpuhook.errors import fault
+from gpuhook.install.runtime_names import default_name, default_sentence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

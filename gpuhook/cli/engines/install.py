@@ -12,7 +12,7 @@ import click
 
 from gpuhook.cli.engines import configure_options, install_options
 from gpuhook.cli.options import command_sections, parameters
-from gpuhook.engines.configure import configure_engine, engine_plan, runtime_names
+from gpuhook.engines.configure import configure_engine, engine_plan
 from gpuhook.engines.configure.engine_plan import ROUTES, EngineOptions
 from gpuhook.host import console
 from gpuhook.install import (
@@ -20,6 +20,7 @@ from gpuhook.install import (
     installation,
     mounted_host,
     pod_wait,
+    runtime_names,
     runtime_tree,
 )
 

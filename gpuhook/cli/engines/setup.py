@@ -13,10 +13,10 @@ import click
 from gpuhook.cli.engines import configure_options, setup_commands
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.engines.configure import engine_plan
-from gpuhook.engines.configure.runtime_names import names_of_gpus
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import console
 from gpuhook.host.hot import state
+from gpuhook.install.runtime_names import names_of_gpus
 from gpuhook.setup import (
     engine_program,
     setup_document,

@@ -9,12 +9,12 @@ import os
 from gpuhook.cli.diagnosis import doctor_target
 from gpuhook.cli.engines import configure_options, engine_place
 from gpuhook.cli.generate import generate_call, refresh
-from gpuhook.doctor.check import first_items
-from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.host import console
+from gpuhook.node_facts.check import first_items
 from gpuhook.setup.node_commands import HAS, WRITES, SpecState
 from gpuhook.vendors.spec_case import FOREIGN, FORGOTTEN, STALE
+from gpuhook.vendors.vendor_inventory import NodePlace
 
 _KEPT = "another program wrote it, and it is kept"
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import click
 
     from gpuhook.cli.generate.refresh_plan import VendorCase
-    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.configure.configure_engine import Where
     from gpuhook.engines.configure.engine_plan import EngineOptions, Route
+    from gpuhook.node_facts.check import ExaminedNode
 
 
 class SetupCommands:
@@ -38,7 +38,7 @@ class SetupCommands:
 
     def node(self) -> ExaminedNode:
         """Return the node as `gpuhook doctor` examines it."""
-        return doctor_target.target_of_options(None, ReadingPlace(), ()).look()
+        return doctor_target.target_of_options(None, NodePlace(), ()).look()
 
     def specs(self, *, is_dry: bool) -> list[SpecState]:
         """Write the first or stale specs as `gpuhook refresh` does, and return all."""

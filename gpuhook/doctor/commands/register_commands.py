@@ -7,17 +7,16 @@ toolkit is not.
 
 from __future__ import annotations
 
-from gpuhook.doctor.commands import package_commands
-from gpuhook.doctor.facts import spec_facts
-from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.read import containerd_config, crio_config, engine_config
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
+from gpuhook.node_facts import engine_facts, package_commands
+from gpuhook.node_facts.program_facts import program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.doctor.facts.engine_facts import EngineHere
     from gpuhook.engines.read.engine_config import Runtime
+    from gpuhook.node_facts.check import ExaminedNode
+    from gpuhook.node_facts.engine_facts import EngineHere
 
 _INSTALLED = ("/opt/gpuhook/bin", "/usr/local/gpuhook/bin")  # in addition to BIN_DIRS
 
@@ -26,7 +25,7 @@ def is_gpuhooks(node: ExaminedNode, runtime: Runtime | None = None) -> bool:
     """Return whether `runtime` is gpuhook's; if it is None, whether a new one should be."""
     if runtime is not None:
         return engine_config.is_gpuhook_runtime(node.tree, runtime.path)
-    return has_gpuhook(node) or not spec_facts.has_toolkit(node)
+    return has_gpuhook(node) or not engine_facts.has_toolkit(node)
 
 
 def has_gpuhook(node: ExaminedNode) -> bool:

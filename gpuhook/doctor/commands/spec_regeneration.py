@@ -14,12 +14,12 @@ from functools import partial
 
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compiled_spec
-from gpuhook.doctor.check import Fix
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import driver_user_space
-from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.entry import cold_command
 from gpuhook.errors import fault
+from gpuhook.node_facts.check import Fix
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import driver_user_space
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
 from gpuhook.vendors.nvidia.spec import device_selection, spec_records
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.apply.rootfs.hook_args import Jobs
-    from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.cdi_specs import SpecFile
+    from gpuhook.node_facts.check import ExaminedNode
     from gpuhook.vendors.nvidia.inventory.inventory import Node as Inventory
     from gpuhook.vendors.nvidia.spec.spec_records import Generated
 

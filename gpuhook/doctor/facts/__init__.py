@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts about a node that several checks of doctor use."""
+"""Facts about a node that only checks above vendors/ use."""

@@ -5,24 +5,24 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.doctor.check import fact
-from gpuhook.doctor.facts.engine_facts import (
+from gpuhook.doctor.facts.gpu_engine import why_no_gpus
+from gpuhook.doctor.facts.toolkit_settings import files
+from gpuhook.engines.read import oci_hooks
+from gpuhook.node_facts.check import fact
+from gpuhook.node_facts.engine_facts import (
     containerds,
     crios,
     dockers,
     podmans,
-    why_no_gpus,
 )
-from gpuhook.doctor.facts.toolkit_settings import files
-from gpuhook.engines.read import oci_hooks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.read.engine_config import EngineConfiguration, Runtime
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.check import ExaminedNode
+    from gpuhook.node_facts.sources.node_tree import Tree
 
 _HOOKS = (b"nvidia-container-runtime-hook", b"nvidia-container-toolkit", b"gpuhook-")
 _SPEC_DIRS = ("/etc/cdi", "/var/run/cdi", "/run/cdi")

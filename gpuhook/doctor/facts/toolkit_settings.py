@@ -10,21 +10,23 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuhook.doctor.check import fact
-from gpuhook.doctor.facts import driver_facts
-from gpuhook.doctor.facts.program_facts import program, version
 from gpuhook.engines.read import engine_config, toml_document
 from gpuhook.engines.read.engine_config import ConfigPlace
+from gpuhook.node_facts.check import fact
+from gpuhook.node_facts.program_facts import program, version
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
+# The directory of the toolkit container of NVIDIA's GPU operator.
+OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
 PATHS = (
     "/etc/nvidia-container-runtime/config.toml",
-    "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml",
+    f"{OPERATOR_TOOLKIT}/.config/nvidia-container-runtime/config.toml",
 )
 MODES = ("auto", "legacy", "csv", "cdi", "jit-cdi")
 COMPAT_MODES = ("disabled", "hook", "ldconfig", "mount")

@@ -26,14 +26,11 @@ if TYPE_CHECKING:
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
+    from gpuhook.vendors.vendor_checks import VendorChecks
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_labels import VendorLabels
-    from gpuhook.vendors.vendor_part import (
-        DeviceCheck,
-        ExporterWords,
-        VendorPart,
-    )
+    from gpuhook.vendors.vendor_part import DeviceCheck, ExporterWords, VendorPart
 
 _EXPORTER = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
 _SLICES = "amdgpu has no setting for it"
@@ -195,8 +192,7 @@ class AmdVendor:
         from gpuhook.vendors.amd.inventory import sysfs_inventory
         from gpuhook.vendors.amd.usage import amd_processes
 
-        node = sysfs_inventory.read(host_root, host_root)
-        return amd_processes.processes(host_root, node)
+        return amd_processes.processes(host_root, sysfs_inventory.read(host_root, host_root))
 
     def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
         """Return whether the kernel's controller dmem limits the memory of this node's GPUs."""
@@ -267,6 +263,15 @@ class AmdVendor:
 
         return patient_inventory.unanswered(error, seconds)
 
+    def doctor_checks(self) -> VendorChecks:
+        """Return the checks of amdgpu, KFD, the GPUs and their CDI specs."""
+        from gpuhook.vendors.amd.doctor import amd_checks
+
+        return amd_checks.VENDOR_CHECKS
+
+    def driver_dump(self, place: NodePlace) -> None:
+        """Return None: no library is asked."""
+
     @property
     def own_options(self) -> frozenset[str]:
         """The version of CDI, which decides who may open the device nodes."""
@@ -292,5 +297,4 @@ class AmdVendor:
 
 def _node(part: VendorPart) -> AmdNode:
     """Return the inventory of one of AMD's parts."""
-    node: AmdNode = cast("AmdNode", part.inventory)
-    return node
+    return cast("AmdNode", part.inventory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from gpuhook.vendors.interfaces.doctor_interface import DoctorVendor
 from gpuhook.vendors.interfaces.inventory_interface import InventoryVendor
 from gpuhook.vendors.interfaces.memory_interface import LimitVendor
 from gpuhook.vendors.interfaces.plugin_interface import PluginVendor
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from gpuhook.request.parse import Vocabulary
 
 
-class Vendor(InventoryVendor, SpecVendor, UsageVendor, PluginVendor, LimitVendor, Protocol):
+class Vendor(
+    InventoryVendor, SpecVendor, UsageVendor, PluginVendor, LimitVendor, DoctorVendor, Protocol
+):
     """The name of a vendor, and its answers by feature."""
 
     @property

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.spec_case import SpecCase, SpecLook
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
+    from gpuhook.vendors.vendor_checks import VendorChecks
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_labels import VendorLabels
@@ -215,6 +216,18 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.usage import nvidia_usage
 
         return nvidia_usage.no_answer(error, seconds)
+
+    def doctor_checks(self) -> VendorChecks:
+        """Return the checks of the driver, its device nodes and its GPUs."""
+        from gpuhook.vendors.nvidia.doctor import nvidia_checks
+
+        return nvidia_checks.VENDOR_CHECKS
+
+    def driver_dump(self, place: NodePlace) -> dict[str, Any]:
+        """Return the answers of NVML. Raises GH1200 to GH1210."""
+        from gpuhook.vendors.nvidia.doctor import driver_dump
+
+        return driver_dump.driver_dump(place)
 
     @property
     def own_options(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
 from gpuhook.engines.read import engine_config
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 
 HERE = Path(__file__).parent
 PROGRAM = "/usr/bin/gpuhook-runtime"

@@ -8,7 +8,7 @@ import os
 import shutil
 from functools import partial
 
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from tests.doctor.broken.driver import replace
 from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts import amd, driver, kubernetes

@@ -10,7 +10,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from gpuhook.cli.engines.configure import configure
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from tests.doctor.broken import specs
 from tests.doctor.broken.other_engines import DAEMON, docker
 from tests.doctor.case import Broken, FaultCase

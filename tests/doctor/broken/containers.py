@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from gpuhook.errors import fault
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from tests.doctor.case import Broken
 from tests.doctor.parts.gpuhook import container
 

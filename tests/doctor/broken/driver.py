@@ -11,7 +11,7 @@ import stat
 from functools import partial
 from pathlib import Path
 
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts import driver, kubernetes
 from tests.simulated import nvml_profile

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuhook.errors import fault
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from gpuhook.vendors.nvidia.inventory import dump
 from tests.doctor.broken.containers import reading_of, running
 from tests.doctor.case import Broken, FaultCase

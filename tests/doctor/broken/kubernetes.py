@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts import kubernetes
 from tests.doctor.parts.kubernetes import CONFIG, PLUGINS, process, processes, units

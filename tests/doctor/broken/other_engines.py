@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from tests.doctor.broken.engines import spec
 from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts.driver import SPEC

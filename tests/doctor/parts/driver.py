@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpuhook.cdi import spec_file
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH, Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 from tests.doctor.case import FaultCase, part

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from tests.doctor.case import FaultCase, part
 
 CONFIG = "/etc/containerd/config.toml"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import gpuhook
 from gpuhook.containers.hot import ledger
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from tests.doctor.case import part
 
 TYPE_CHECKING = False

@@ -8,7 +8,7 @@ import os
 import stat
 from typing import Any
 
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from tests.doctor.case import FaultCase, part
 
 KUBELET = "/var/lib/kubelet"

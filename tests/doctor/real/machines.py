@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import gpuhook
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from gpuhook.vendors import inventory_file
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.doctor.case import FaultCase

@@ -103,8 +103,9 @@ def test_troubleshooting_page_names_existing_checks() -> None:
 
 def test_troubleshooting_page_has_the_messages_of_doctor() -> None:
     """Users search for these messages of other programs."""
+    folders = (ROOT / "gpuhook/doctor", *(ROOT / "gpuhook/vendors").glob("*/doctor"))
     said = "".join(
-        path.read_text(encoding="utf-8") for path in (ROOT / "gpuhook/doctor").rglob("*.py")
+        path.read_text(encoding="utf-8") for folder in folders for path in folder.rglob("*.py")
     )
     for text in (
         "Driver/library version mismatch",

@@ -13,11 +13,12 @@ from click.testing import CliRunner
 
 from gpuhook.cli import main
 from gpuhook.doctor import checks as doctor_checks
-from gpuhook.doctor.check import FAILED, SECTIONS, Check, ExaminedNode
-from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.check_list import checks, section_titles
 from gpuhook.doctor.examination import examine
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.check import FAILED, Check, ExaminedNode
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
+from gpuhook.vendors.catalogue import vendors
 
 ID = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 
@@ -29,17 +30,20 @@ def test_each_check_has_its_own_id() -> None:
 
 
 def test_each_check_is_listed() -> None:
-    """A Check that is in no CHECKS, or whose module is not in check_list.py, would never run."""
+    """A Check that is in no CHECKS, or whose module is in no list, would never run."""
+    of_vendors = [f"gpuhook.vendors.{vendor.name}.doctor" for vendor in vendors()]
+    packages = [doctor_checks, *map(importlib.import_module, of_vendors)]
     made: set[str] = set()
-    for info in pkgutil.walk_packages(doctor_checks.__path__, f"{doctor_checks.__name__}."):
-        values = vars(importlib.import_module(info.name)).values()
-        made |= {value.id for value in values if isinstance(value, Check)}
+    for package in packages:
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            values = vars(importlib.import_module(info.name)).values()
+            made |= {value.id for value in values if isinstance(value, Check)}
     assert made - {check.id for check in checks()} == set()
 
 
 def test_each_check_has_a_section_and_a_title() -> None:
     for check in checks():
-        assert check.section in SECTIONS
+        assert check.section in section_titles()
         assert len(check.title.split()) > 2, check.id
         assert not check.title.endswith("."), check.id
 

@@ -18,7 +18,8 @@ import gpuhook
 from gpuhook.cli import main
 from gpuhook.cli.diagnosis import doctor as command
 from gpuhook.doctor import doctor_text
-from gpuhook.doctor.check import (
+from gpuhook.doctor.examination import Examination, examine
+from gpuhook.node_facts.check import (
     FAILED,
     WARNING,
     Check,
@@ -28,10 +29,9 @@ from gpuhook.doctor.check import (
     absent,
     ok,
 )
-from gpuhook.doctor.check import Result as CheckResult
-from gpuhook.doctor.examination import Examination, examine
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.check import Result as CheckResult
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 
 SCHEMAS = Path(gpuhook.__file__).parent / "schemas"
 

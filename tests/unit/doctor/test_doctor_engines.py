@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from gpuhook.doctor.check import ExaminedNode
 from gpuhook.doctor.checks.engine import (
     containerd,
     containerd_runtimes,
@@ -24,8 +23,9 @@ from gpuhook.doctor.checks.engine import (
 from gpuhook.doctor.checks.host import cgroups, security
 from gpuhook.doctor.examination import Examination, examine
 from gpuhook.engines.read import docker_config
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.check import ExaminedNode
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 
 CHECKS = (
     *cgroups.CHECKS,

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.doctor.check import OK, WARNING, Check, ExaminedNode, Finding, ok
 from gpuhook.doctor.examination import examine
 from gpuhook.errors import fault
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.check import OK, WARNING, Check, ExaminedNode, Finding, ok
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,14 +16,16 @@ import pytest
 from gpuhook.containers import find
 from gpuhook.containers.warm.runtime_state import Found
 from gpuhook.doctor import reading_collectors
-from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
 from gpuhook.inspect import gpu_containers
 from gpuhook.inspect.gpu_containers import injectors
-from gpuhook.node import daemons, node_programs, node_readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node import daemons, node_programs
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from gpuhook.target import running_container
 from gpuhook.vendors import driver_worker
+from gpuhook.vendors.nvidia.doctor import driver_dump
+from gpuhook.vendors.vendor_inventory import NodePlace
 from tests.simulated.node import make_node
 
 SHOWN = """Id=containerd.service
@@ -122,7 +124,7 @@ def test_containerd_is_called_with_the_options_of_its_process(
 
 def test_node_without_containerd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_programs, "DIRECTORIES", ())
-    taken = reading_collectors.live_readings(DirectoryTree("/"), ReadingPlace())
+    taken = reading_collectors.live_readings(DirectoryTree("/"), NodePlace())
     assert taken.of(node_readings.CONTAINERD).trouble.startswith(
         "containerd: there is no such program"
     )
@@ -131,14 +133,14 @@ def test_node_without_containerd(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_driver_is_read_in_a_child_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NVML is read there with a deadline."""
     node = make_node(tmp_path, "t4", real_nodes=False)
-    place = ReadingPlace(node.driver_root, node.dev_root, node.host_root)
+    place = NodePlace(node.driver_root, node.dev_root, node.host_root)
     tree = DirectoryTree(node.host_root)
     taken = reading_collectors.live_readings(tree, place)
     assert taken.document(node_readings.INVENTORY)["gpus"][0]["name"] == "Tesla T4"
     maps = Path("/proc/self/maps").read_text("utf-8")
     assert str(tmp_path) not in maps
     monkeypatch.setattr(driver_worker, "SECONDS", 0.2)
-    monkeypatch.setattr(reading_collectors, "_dump", lambda _: time.sleep(600))
+    monkeypatch.setattr(driver_dump, "_dump", lambda _: time.sleep(600))
     late = reading_collectors.live_readings(tree, place).of(node_readings.INVENTORY)
     assert (late.document, late.code) == (None, "GH1256")
     shutil.rmtree(node.driver_root + "/usr")
@@ -150,7 +152,7 @@ def test_driver_is_read_in_a_child_process(tmp_path: Path, monkeypatch: pytest.M
 
 def test_node_without_systemd(tmp_path: Path) -> None:
     taken = reading_collectors.live_readings(
-        DirectoryTree(str(tmp_path)), ReadingPlace(host_root=str(tmp_path))
+        DirectoryTree(str(tmp_path)), NodePlace(host_root=str(tmp_path))
     )
     assert taken.of(node_readings.UNITS).code == "GH1902"
     assert taken.document(node_readings.SELF)["version"]
@@ -254,9 +256,7 @@ def test_containers_seen_from_inside_a_container(
     pids = os.stat("/proc/self/ns/pid").st_ino
     monkeypatch.setattr(reading_collectors, "_INITIAL_PIDS", pids if has_pids else pids + 1)
     monkeypatch.setattr(gpu_containers, "inspect_all", lambda roots: {"looked_at": len(roots)})
-    taken = reading_collectors.live_readings(
-        DirectoryTree(str(tmp_path)), ReadingPlace(), ["a", "b"]
-    )
+    taken = reading_collectors.live_readings(DirectoryTree(str(tmp_path)), NodePlace(), ["a", "b"])
     found = taken.of(node_readings.CONTAINERS)
     if is_mounted and has_pids:
         assert found.document == {"looked_at": 2}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.node import daemons, node_programs
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 
 HOST, OTHER = "mnt:[4026531841]", "mnt:[4026532999]"
 POD = "/kubepods.slice/kubepods-pod1.slice/cri-containerd-abc.scope"

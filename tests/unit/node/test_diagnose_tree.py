@@ -8,9 +8,9 @@ import signal
 
 import pytest
 
-from gpuhook.node import node_tree as tree_module
-from gpuhook.node.node_tree import DirectoryTree
 from gpuhook.node.tree_worker import PatientTree
+from gpuhook.node_facts.sources import node_tree as tree_module
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from tests.doctor import parts
 from tests.doctor.case import FaultCase, is_root, make
 from tests.doctor.parts import driver, engines

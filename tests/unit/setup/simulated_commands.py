@@ -14,8 +14,8 @@ from tests.doctor.parts import driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.configure.engine_plan import Route
+    from gpuhook.node_facts.check import ExaminedNode
 
 SPEC = "/var/run/cdi/nvidia.yaml"
 MISSING = SpecState(SPEC, WRITES, "this node has no CDI spec", is_new=True)

@@ -10,7 +10,7 @@ import pytest
 
 from gpuhook.engines.configure.engine_plan import NAME
 from gpuhook.errors import GpuhookError
-from gpuhook.node import node_readings
+from gpuhook.node_facts.sources import node_readings
 from gpuhook.setup import gpu_container, setup_facts, setup_plan, setup_text
 from gpuhook.setup.node_commands import HAS, SpecState
 from gpuhook.setup.setup_plan import EngineStep, RuntimeChoice, SetupPlan

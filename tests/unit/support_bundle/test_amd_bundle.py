@@ -9,15 +9,15 @@ import pytest
 
 from gpuhook import support_bundle
 from gpuhook.doctor import reading_collectors
-from gpuhook.doctor.check import ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
-from gpuhook.doctor.reading_collectors import ReadingPlace
-from gpuhook.node import node_readings
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.check import ExaminedNode
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from gpuhook.support_bundle import bundle_archive, bundle_contents, log_lines
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
+from gpuhook.vendors.vendor_inventory import NodePlace
 from tests.simulated import amd_tree
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ _FACTS = [AmdVendor().support_facts()]
 
 
 def _bundle(root: Path) -> Bundle:
-    place = ReadingPlace(str(root), None, str(root))
+    place = NodePlace(str(root), None, str(root))
     taken = reading_collectors.live_readings(DirectoryTree(str(root)), place)
     one = taken.of(node_readings.VENDORS)
     readings = Readings({node_readings.VENDORS: lambda: one.document})

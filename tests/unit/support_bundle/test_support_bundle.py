@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from gpuhook import support_bundle
-from gpuhook.doctor.check import ExaminedNode
 from gpuhook.errors import GpuhookError
-from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.check import ExaminedNode
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from gpuhook.support_bundle import bundle_archive, bundle_contents, bundle_records
 from gpuhook.support_bundle.recorded_tree import RecordedTree, RecordingTree
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.doctor.check import WARNING, Finding, absent, check, ok
 from gpuhook.doctor.checks.cdi.specs import DRIVER, each
-from gpuhook.doctor.commands import package_commands
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import driver_user_space
-from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.host import documents
+from gpuhook.node_facts.check import WARNING, Finding, absent, check, ok
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import driver_packages, driver_user_space
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
-    from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.cdi_specs import SpecFile
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 _DIRECTORIES = ("/vulkan/", "/egl_vendor.d/", "/egl_external_platform.d/")
 _KEY = "library_path"
@@ -62,14 +61,13 @@ def _icd(node: ExaminedNode, one: SpecFile, path: str, mounted: set[str]) -> Ite
     branch = (
         facts.module_version(node) or driver_user_space.driver_user_space(node).version
     ).partition(".")[0]
-    debian = f"libnvidia-gl-{branch}" if branch else "nvidia-driver-libs"
     yield Finding(
         WARNING,
         message,
         subject=path,
         meaning='graphics find no GPU in containers: vulkaninfo prints "Found no drivers!" '
         "(ERROR_INCOMPATIBLE_DRIVER), and EGL finds no device or only llvmpipe",
-        command=f"{package_commands.install(node.tree, debian, 'nvidia-driver-libs')} && "
+        command=f"{driver_packages.graphics(node.tree, branch)} && "
         f"{specs.rewrite_command(node, one)}",
         looked_at=(path, one.path),
     )

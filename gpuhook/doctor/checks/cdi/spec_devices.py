@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import absent, check, first_items, ok
 from gpuhook.doctor.checks.cdi.specs import DRIVER, each, stale_spec
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import gpu_loss
-from gpuhook.node import node_tree
+from gpuhook.node_facts.check import absent, check, first_items, ok
+from gpuhook.node_facts.sources import node_tree
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import gpu_loss
 from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities, vocabulary
 from gpuhook.vendors.nvidia.spec import device_selection
 
@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
-    from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.cdi_specs import SpecFile
+    from gpuhook.node_facts.check import ExaminedNode, Findings
     from gpuhook.vendors.nvidia.inventory import inventory
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"

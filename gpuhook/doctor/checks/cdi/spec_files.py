@@ -6,19 +6,29 @@ from __future__ import annotations
 import posixpath
 
 from gpuhook.cdi.hot import spec_versions
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, first_items, for_each, ok
 from gpuhook.doctor.checks.cdi.systemd_units import unit_fault
-from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import gpu_runtimes
-from gpuhook.doctor.facts import spec_facts as specs
-from gpuhook.node import node_readings
+from gpuhook.node_facts import cdi_specs, engine_facts, program_facts
+from gpuhook.node_facts.check import (
+    FAILED,
+    WARNING,
+    Finding,
+    absent,
+    check,
+    first_items,
+    for_each,
+    ok,
+)
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
-    from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.cdi_specs import SpecFile
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 NONE = "the node has no CDI spec for NVIDIA GPUs"
 _UNRESOLVABLE = '"unresolvable CDI devices nvidia.com/gpu=all"'
@@ -34,22 +44,22 @@ def _present(node: ExaminedNode) -> Findings:
     if found:
         return [ok(f"{one.path} is a spec from {one.author}", one.path) for one in found]
     if not (facts.has_gpu(node) or facts.is_wsl(node) or facts.is_tegra(node)):
-        return absent(f"{NONE} and no GPU", *specs.DIRECTORIES)
+        return absent(f"{NONE} and no GPU", *cdi_specs.DIRECTORIES)
     users = gpu_runtimes.spec_users(node)
     if not users:
-        return absent(f"{NONE}, and no engine here needs one", *specs.DIRECTORIES)
+        return absent(f"{NONE}, and no engine here needs one", *cdi_specs.DIRECTORIES)
     command = "gpuhook refresh"
-    if specs.has_toolkit(node):
+    if engine_facts.has_toolkit(node):
         command = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-    if specs.has_unit(node, specs.REFRESH_UNIT):
+    if program_facts.has_unit(node, specs.REFRESH_UNIT):
         command = "systemctl enable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service"
     return Finding(
         WARNING,
-        f"{NONE} in {' or '.join(specs.DIRECTORIES)}, and {', '.join(users)} needs one",
+        f"{NONE} in {' or '.join(cdi_specs.DIRECTORIES)}, and {', '.join(users)} needs one",
         meaning="engines that inject devices with CDI (podman run --device nvidia.com/gpu=all, "
         f"docker run --device, Kubernetes with CDI) fail with {_UNRESOLVABLE}",
         command=command,
-        looked_at=specs.DIRECTORIES,
+        looked_at=cdi_specs.DIRECTORIES,
     )
 
 
@@ -73,9 +83,9 @@ def _valid(node: ExaminedNode, one: SpecFile) -> Finding:
 def _names(node: ExaminedNode) -> Findings:
     found = [
         f"{directory}/{name}"
-        for directory in specs.directories(node)
+        for directory in cdi_specs.directories(node)
         for name in node.tree.names(directory)
-        if not name.endswith(specs.EXTENSIONS) and not name.startswith(".")
+        if not name.endswith(cdi_specs.EXTENSIONS) and not name.startswith(".")
     ]
     strangers = [path for path in found if "nvidia" in path or path.endswith(".yml")]
     if not strangers:
@@ -98,9 +108,9 @@ def _conflicts(node: ExaminedNode) -> Findings:
     files = specs.valid_specs(node)
     if not files:
         return absent(NONE)
-    found = specs.conflicts(files)
+    found = cdi_specs.conflicts(files)
     if not found:
-        return ok("no device is described twice in one directory", *specs.directories(node))
+        return ok("no device is described twice in one directory", *cdi_specs.directories(node))
     return [
         Finding(
             FAILED,
@@ -126,7 +136,7 @@ def _superfluous(node: ExaminedNode, paths: tuple[str, ...]) -> str:
 
 @check("specs.owners", "Only root can write the specs")
 def _owners(node: ExaminedNode) -> Findings:
-    places = [*specs.directories(node), *(one.path for one in specs.spec_files(node))]
+    places = [*cdi_specs.directories(node), *(one.path for one in specs.spec_files(node))]
     if not places:
         return absent(NONE)
     found = [finding for path in places for finding in _loose(node, path)]
@@ -198,7 +208,7 @@ def _order(document: dict[str, object]) -> int:
 
 @check("specs.refresh", "NVIDIA's unit keeps its spec up to date")
 def _refresh(node: ExaminedNode) -> Findings:
-    if not specs.has_unit(node, specs.REFRESH_UNIT):
+    if not program_facts.has_unit(node, specs.REFRESH_UNIT):
         return absent("nvidia-cdi-refresh is not installed; it comes with NVIDIA's toolkit 1.18")
     meaning = (
         "the spec in /var/run/cdi is missing or stale after a boot or a driver change:"

@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 from gpuhook.apply.rootfs import hook_args
-from gpuhook.doctor.check import (
+from gpuhook.doctor.checks.cdi.spec_files import NONE
+from gpuhook.doctor.commands import spec_regeneration
+from gpuhook.doctor.facts.toolkit_settings import OPERATOR_TOOLKIT
+from gpuhook.node_facts import cdi_specs, package_commands, program_facts
+from gpuhook.node_facts.check import (
     FAILED,
     WARNING,
     Finding,
@@ -15,19 +19,16 @@ from gpuhook.doctor.check import (
     for_each,
     ok,
 )
-from gpuhook.doctor.checks.cdi.spec_files import NONE
-from gpuhook.doctor.commands import package_commands, spec_regeneration
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import driver_user_space, program_facts
-from gpuhook.doctor.facts import spec_facts as specs
-from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR_TOOLKIT
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import driver_user_space
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings, Look
-    from gpuhook.doctor.facts.spec_facts import SpecFile
+    from gpuhook.node_facts.cdi_specs import SpecFile
+    from gpuhook.node_facts.check import ExaminedNode, Findings, Look
 
 _MASKING = (1, 18)  # the first nvidia-ctk with the hook disable-device-node-modification
 _STALE = (
@@ -98,7 +99,7 @@ def _lacks(paths: list[str]) -> str:
 @check(DRIVER, "The specs match the loaded driver", needs=_CAUSES[:3])
 @each
 def _driver(node: ExaminedNode, one: SpecFile) -> Findings:
-    version = one.driver_version()
+    version = specs.driver_version(one)
     module = facts.module_version(node) or driver_user_space.driver_user_space(node).version
     if not version:
         return absent(f"{one.path} does not specify its driver version", one.path)
@@ -190,7 +191,7 @@ def _nodes(node: ExaminedNode, one: SpecFile) -> Findings:
 @check("specs.majors", "The device numbers in the specs are current", needs=(*_CAUSES, DRIVER))
 @each
 def _majors(node: ExaminedNode, one: SpecFile) -> Findings:
-    wrong = specs.wrong_numbers(node, one)
+    wrong = cdi_specs.wrong_numbers(node, one)
     if not wrong:
         return ok(f"the device numbers in {one.path} are current", one.path)
     meaning = (

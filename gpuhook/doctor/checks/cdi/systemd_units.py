@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.doctor.check import WARNING, Finding, absent, check, ok
-from gpuhook.doctor.facts import program_facts
-from gpuhook.doctor.facts import spec_facts as specs
+from gpuhook.node_facts import cdi_specs, engine_facts, program_facts
+from gpuhook.node_facts.check import WARNING, Finding, absent, check, ok
+from gpuhook.vendors.nvidia.doctor.facts import nvidia_specs as specs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 _SERVICE, _PATH = "gpuhook-refresh.service", "gpuhook-refresh.path"
 REFRESH_UNITS = (_SERVICE, _PATH, "gpuhook-refresh.timer")
@@ -20,7 +20,7 @@ _UNITS = (*REFRESH_UNITS, "gpuhook-devices.service")
 
 @check("specs.upkeep", "gpuhook's units keep its specs up to date")
 def _upkeep(node: ExaminedNode) -> Findings:
-    if not specs.has_unit(node, _SERVICE):
+    if not program_facts.has_unit(node, _SERVICE):
         return absent("gpuhook-refresh is not installed; the package gpuhook contains it")
     has_spec = any(one.author == specs.GPUHOOK for one in specs.spec_files(node))
     required = (_SERVICE, _PATH) if has_spec else ()
@@ -92,8 +92,8 @@ def _is_open(hook: dict[str, object]) -> bool:
     return is_toolkits and hook.get("hookName") == "createContainer" and not hook.get("env")
 
 
-def _rewritten(node: ExaminedNode, one: specs.SpecFile) -> str:
-    if one.author != specs.TOOLKIT or not specs.has_toolkit(node):
+def _rewritten(node: ExaminedNode, one: cdi_specs.SpecFile) -> str:
+    if one.author != specs.TOOLKIT or not engine_facts.has_toolkit(node):
         return specs.rewrite_command(node, one)
     return f"{specs.rewrite_command(node, one)} # by the toolkit 1.17.8 or later"
 

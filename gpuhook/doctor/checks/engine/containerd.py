@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.engine.engine_checks import config_check, not_installed
 from gpuhook.doctor.commands import register_commands
-from gpuhook.doctor.facts.engine_facts import containerds, installed_engines, kubelet, why_no_gpus
+from gpuhook.doctor.facts.gpu_engine import why_no_gpus
 from gpuhook.doctor.facts.gpu_runtimes import gives_gpus, gpu_runtimes, runtime_names
 from gpuhook.engines.read import containerd_config as reader
-from gpuhook.node.node_tree import matching, text
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, for_each, ok
+from gpuhook.node_facts.engine_facts import containerds, installed_engines, kubelet
+from gpuhook.node_facts.sources.node_tree import matching, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode, Findings
-    from gpuhook.doctor.facts.engine_facts import ContainerdHere
     from gpuhook.engines.read.engine_config import Runtime
+    from gpuhook.node_facts.check import ExaminedNode, Findings
+    from gpuhook.node_facts.engine_facts import ContainerdHere
 
 NO_RUNTIME = (
     "pods with runtimeClassName: nvidia stay in ContainerCreating: failed to get sandbox runtime:"

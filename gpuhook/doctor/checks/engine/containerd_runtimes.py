@@ -5,27 +5,28 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.engine.engine_checks import binary_check, not_installed, restart_check
 from gpuhook.doctor.checks.engine.engine_findings import cdi_findings, unregistered_default
-from gpuhook.doctor.commands import package_commands, register_commands
-from gpuhook.doctor.facts.engine_facts import containerds, kubelet
+from gpuhook.doctor.commands import register_commands
 from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes
-from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.configure.engine_plan import NAME
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.containerd_config import covers
-from gpuhook.node.node_tree import text
+from gpuhook.node_facts import package_commands
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, for_each, ok
+from gpuhook.node_facts.engine_facts import containerds, kubelet
+from gpuhook.node_facts.program_facts import program
+from gpuhook.node_facts.sources.node_tree import text
 from gpuhook.request.annotation_origin import CRIO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
-    from gpuhook.doctor.facts.engine_facts import ContainerdHere
     from gpuhook.engines.read.engine_config import Runtime
+    from gpuhook.node_facts.check import ExaminedNode, Findings
+    from gpuhook.node_facts.engine_facts import ContainerdHere
 
 _DRIVER = re.compile(r"^cgroupDriver:\s*\"?(\w+)", re.MULTILINE)
 _NO_GPU = "no GPU runtime is registered with containerd"

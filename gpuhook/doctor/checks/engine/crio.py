@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.engine.engine_checks import (
     binary_check,
     config_check,
@@ -13,15 +12,17 @@ from gpuhook.doctor.checks.engine.engine_checks import (
 )
 from gpuhook.doctor.checks.engine.engine_findings import cdi_findings
 from gpuhook.doctor.commands import register_commands
-from gpuhook.doctor.facts.engine_facts import crios, why_no_gpus
+from gpuhook.doctor.facts.gpu_engine import why_no_gpus
 from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes, runtime_names, spec_dirs
 from gpuhook.engines.read import crio_config as reader
 from gpuhook.engines.read import oci_hooks
+from gpuhook.node_facts.check import FAILED, Finding, absent, check, for_each, ok
+from gpuhook.node_facts.engine_facts import crios
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode, Findings
-    from gpuhook.doctor.facts.engine_facts import CrioHere
+    from gpuhook.node_facts.check import ExaminedNode, Findings
+    from gpuhook.node_facts.engine_facts import CrioHere
 
 _READ = ("crio.config",)
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.engine.engine_checks import (
     HOOK,
     NO_DRIVER,
@@ -15,21 +14,23 @@ from gpuhook.doctor.checks.engine.engine_checks import (
     restart_check,
 )
 from gpuhook.doctor.checks.engine.engine_findings import TOOLKIT, unseen_specs
-from gpuhook.doctor.commands import package_commands, register_commands
-from gpuhook.doctor.facts import spec_facts
-from gpuhook.doctor.facts.engine_facts import docker_here, dockers, why_no_gpus
+from gpuhook.doctor.commands import register_commands
+from gpuhook.doctor.facts.gpu_engine import why_no_gpus
 from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes, runtime_names, spec_dirs
-from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.read import docker_config as reader
 from gpuhook.engines.read import unit_flags
 from gpuhook.host import documents
+from gpuhook.node_facts import engine_facts, package_commands
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, for_each, ok
+from gpuhook.node_facts.engine_facts import docker_here, dockers
+from gpuhook.node_facts.program_facts import program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
-    from gpuhook.doctor.facts.engine_facts import DockerHere
+    from gpuhook.node_facts.check import ExaminedNode, Findings
+    from gpuhook.node_facts.engine_facts import DockerHere
 
 _CDI_HOOK = "nvidia-cdi-hook"
 _INSTALL = "snap remove docker && apt-get install docker.io"
@@ -159,7 +160,7 @@ def _cdi(node: ExaminedNode, one: DockerHere) -> Findings:
 
 
 def _enable_cdi(node: ExaminedNode, one: DockerHere) -> str:
-    if spec_facts.has_toolkit(node):
+    if engine_facts.has_toolkit(node):
         return f"nvidia-ctk runtime configure --runtime=docker --cdi.enabled && {one.restart}"
     return register_commands.register(node, one, options=" --route cdi")
 

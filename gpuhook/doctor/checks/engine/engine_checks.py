@@ -8,26 +8,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpuhook.doctor.check import FAILED, WARNING, Check, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.engine.engine_findings import (
     TOOLKIT,
     config_faults,
     unregistered_default,
     without_program,
 )
-from gpuhook.doctor.commands import package_commands, register_commands
-from gpuhook.doctor.facts.engine_facts import ENGINES
+from gpuhook.doctor.commands import register_commands
 from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes
-from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.read import containerd_config, crio_config, docker_config, podman_config
+from gpuhook.node_facts import package_commands
+from gpuhook.node_facts.check import FAILED, WARNING, Check, Finding, absent, check, for_each, ok
+from gpuhook.node_facts.engine_facts import ENGINES
+from gpuhook.node_facts.program_facts import program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
-    from gpuhook.doctor.facts.engine_facts import EngineHere
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.check import ExaminedNode, Findings
+    from gpuhook.node_facts.engine_facts import EngineHere
+    from gpuhook.node_facts.sources.node_tree import Tree
 
 UNKNOWN_RUNTIME = "docker: Error response from daemon: unknown or invalid runtime name: nvidia"
 NO_DRIVER = 'docker run --gpus fails: could not select device driver "" with capabilities: [[gpu]]'

@@ -5,21 +5,21 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.doctor.check import FAILED, Finding, ok
-from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts.gpu_runtimes import has_gpu_specs, spec_dirs
-from gpuhook.doctor.facts.program_facts import BIN_DIRS, program
 from gpuhook.engines.configure.configure_record import OF_THE_HOST
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
+from gpuhook.node_facts import package_commands
+from gpuhook.node_facts.check import FAILED, Finding, ok
+from gpuhook.node_facts.program_facts import BIN_DIRS, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
-    from gpuhook.doctor.facts.engine_facts import EngineHere
     from gpuhook.engines.read.engine_config import EngineConfiguration, Runtime
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.check import ExaminedNode, Findings
+    from gpuhook.node_facts.engine_facts import EngineHere
+    from gpuhook.node_facts.sources.node_tree import Tree
 
 TOOLKIT = "nvidia-container-toolkit"
 # The packages of other runtimes.

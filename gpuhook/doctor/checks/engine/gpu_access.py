@@ -6,20 +6,20 @@ from __future__ import annotations
 import json
 import posixpath
 
-from gpuhook.doctor.check import WARNING, Finding, absent, check, for_each, ok, unless
-from gpuhook.doctor.checks.kubernetes import kubelet_facts, plugin_files
-from gpuhook.doctor.facts.engine_facts import containerds, crios, kubelet
-from gpuhook.doctor.facts.program_facts import program
-from gpuhook.doctor.facts.toolkit_settings import PATHS, files
+from gpuhook.doctor.checks.kubernetes import plugin_files
+from gpuhook.doctor.facts.toolkit_settings import OPERATOR_TOOLKIT, PATHS, files
 from gpuhook.engines.read import engine_config
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, NVIDIA_RUNTIME
-from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR_TOOLKIT
+from gpuhook.node_facts import kubelet_facts
+from gpuhook.node_facts.check import WARNING, Finding, absent, check, for_each, ok, unless
+from gpuhook.node_facts.engine_facts import containerds, crios, kubelet
+from gpuhook.node_facts.program_facts import program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.toolkit_settings import ToolkitSettings
     from gpuhook.engines.read.engine_config import EngineConfiguration
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 _BY_ENV = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 _BY_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"

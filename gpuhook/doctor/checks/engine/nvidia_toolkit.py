@@ -3,11 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok, unless
 from gpuhook.doctor.checks.engine.engine_findings import UNREAD
-from gpuhook.doctor.commands import package_commands
-from gpuhook.doctor.facts.engine_facts import dockers
-from gpuhook.doctor.facts.program_facts import BIN_DIRS, program, version
 from gpuhook.doctor.facts.toolkit_settings import (
     PATHS,
     ToolkitSettings,
@@ -17,13 +13,17 @@ from gpuhook.doctor.facts.toolkit_settings import (
 )
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.docker_config import GPUS_BY_CDI
+from gpuhook.node_facts import package_commands
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, for_each, ok, unless
+from gpuhook.node_facts.engine_facts import dockers
+from gpuhook.node_facts.program_facts import BIN_DIRS, program, version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.doctor.facts.engine_facts import DockerHere
+    from gpuhook.node_facts.check import ExaminedNode
+    from gpuhook.node_facts.engine_facts import DockerHere
 
 _NO_FILE = "NVIDIA's toolkit has no settings file here and uses its defaults"
 _ENDS = "no container with NVIDIA's runtime starts, with or without GPUs"

@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.engine.engine_checks import config_check, not_installed
 from gpuhook.doctor.checks.engine.engine_findings import cdi_findings, without_program
-from gpuhook.doctor.commands import package_commands
-from gpuhook.doctor.facts.engine_facts import crios, podmans
-from gpuhook.doctor.facts.program_facts import program, version
 from gpuhook.engines.read import oci_hooks
 from gpuhook.engines.read import podman_config as reader
+from gpuhook.node_facts import package_commands
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, for_each, ok
+from gpuhook.node_facts.engine_facts import crios, podmans
+from gpuhook.node_facts.program_facts import program, version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode, Findings
-    from gpuhook.doctor.facts.engine_facts import PodmanHere
     from gpuhook.engines.read.oci_hooks import OciHook
+    from gpuhook.node_facts.check import ExaminedNode, Findings
+    from gpuhook.node_facts.engine_facts import PodmanHere
 
 _READ = ("podman.config",)
 

@@ -5,28 +5,27 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.doctor.check import (
+from gpuhook.node_facts import package_commands
+from gpuhook.node_facts.check import (
     FAILED,
     NOT_APPLICABLE,
     WARNING,
     Finding,
     absent,
     check,
-    fact,
     for_each,
     ok,
     unless,
 )
-from gpuhook.doctor.commands import package_commands
-from gpuhook.doctor.facts.engine_facts import dockers, homes
-from gpuhook.doctor.facts.program_facts import program
-from gpuhook.node.node_tree import text
+from gpuhook.node_facts.engine_facts import dockers
+from gpuhook.node_facts.program_facts import program
+from gpuhook.node_facts.rootless_users import NO_USER, users
+from gpuhook.node_facts.sources.node_tree import text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
-_STORAGE = (".local/share/containers", ".local/share/docker", ".config/docker/daemon.json")
 # nsswitch.conf: with "subid: sss", a directory service (FreeIPA) assigns subordinate ids.
 _SWITCH = "/etc/nsswitch.conf"
 _ELSEWHERE = re.compile(r"^subid:[ \t]*(?!files\b)\w", re.MULTILINE)
@@ -35,24 +34,7 @@ _CGROUPS = "/sys/fs/cgroup"
 # The controllers that systemd delegates by default: user@.service has Delegate=pids memory, since
 # version 252 also cpu.
 _DELEGATED = ("memory", "pids")
-NO_USER = "no user on this node runs a rootless engine"
 _DROP_IN = "/etc/systemd/system/user@.service.d/delegate.conf"
-
-
-@fact
-def users(node: ExaminedNode) -> list[tuple[str, str]]:
-    """Return the name and the user id, "" if unknown, of each user who runs a rootless engine."""
-    numbers = {}
-    for entry in (text(node.tree, "/etc/passwd") or "").splitlines():
-        fields = entry.split(":")
-        if len(fields) > 5:
-            numbers[fields[5]] = (fields[0], fields[2])
-    found = {}
-    for home in homes(node.tree):
-        if any(node.tree.status(f"{home}/{place}") for place in _STORAGE):
-            name, number = numbers.get(home, (home.rpartition("/")[2], ""))
-            found[name] = number
-    return list(found.items())
 
 
 def _has_other_source(node: ExaminedNode) -> Finding | None:

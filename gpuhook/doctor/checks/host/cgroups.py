@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import WARNING, Finding, absent, check, ok
-from gpuhook.doctor.commands import package_commands
-from gpuhook.doctor.facts.engine_facts import containerds, crios, dockers
 from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes
 from gpuhook.doctor.facts.toolkit_settings import files, is_legacy
 from gpuhook.engines.read.engine_config import NVIDIA_RUNTIME
+from gpuhook.node_facts import package_commands
+from gpuhook.node_facts.check import WARNING, Finding, absent, check, ok
+from gpuhook.node_facts.engine_facts import containerds, crios, dockers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode, Findings
-    from gpuhook.doctor.facts.engine_facts import EngineHere
     from gpuhook.doctor.facts.toolkit_settings import ToolkitSettings
     from gpuhook.engines.read.engine_config import Runtime
+    from gpuhook.node_facts.check import ExaminedNode, Findings
+    from gpuhook.node_facts.engine_facts import EngineHere
 
 ROOT = "/sys/fs/cgroup"
 

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, OK, WARNING, Finding, absent, check, ok
-from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import gpu_loss
-from gpuhook.node import node_readings
+from gpuhook.node_facts.check import FAILED, OK, WARNING, Finding, absent, check, ok
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
+from gpuhook.vendors.nvidia.doctor.facts import gpu_loss
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 _LOOKED_AT = "the running containers"
 _DENIED, _OTHER_DRIVER, _REMOVED, _UNHEARD = "GH1744", "GH1741", "GH1742", "GH1745"

@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
-from gpuhook.doctor.facts import driver_facts, driver_user_space, gpu_loss
-from gpuhook.doctor.facts.engine_facts import containerds, crios, dockers, homes, podmans
-from gpuhook.doctor.facts.program_facts import program
-from gpuhook.node.node_tree import line, matching
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.node_facts.engine_facts import containerds, crios, dockers, homes, podmans
+from gpuhook.node_facts.program_facts import program
+from gpuhook.node_facts.sources.node_tree import line, matching
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts, driver_user_space, gpu_loss
 from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
 ENFORCE = "/sys/fs/selinux/enforce"
 # Each of them allows containers the device node types that policies give to NVIDIA GPUs.

@@ -3,21 +3,30 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, first_items, for_each, ok
-from gpuhook.doctor.commands.package_commands import gpuhook_again
-from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.configure import configure_record, engine_status, engine_verification
 from gpuhook.engines.configure.engine_plan import ENGINES, NAME
 from gpuhook.engines.configure.engine_plan import EngineNode as Place
 from gpuhook.errors import GpuhookError
-from gpuhook.node import node_readings
+from gpuhook.node_facts.check import (
+    FAILED,
+    WARNING,
+    Finding,
+    absent,
+    check,
+    first_items,
+    for_each,
+    ok,
+)
+from gpuhook.node_facts.package_commands import gpuhook_again
+from gpuhook.node_facts.program_facts import program
+from gpuhook.node_facts.sources import node_readings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.engines.configure.configure_record import ConfigureRecord
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 
 def _records(node: ExaminedNode) -> list[tuple[str, str, bytes]]:

@@ -7,21 +7,22 @@ import re
 from functools import partial
 from os import chmod
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, Fix, absent, check, for_each, ok
 from gpuhook.doctor.checks.installation import programs
 from gpuhook.doctor.checks.installation.programs import HOOK, NEEDED, OF_THE_CLI, RUNTIME, Launcher
-from gpuhook.doctor.commands.package_commands import gpuhook_again
-from gpuhook.doctor.facts import spec_facts
-from gpuhook.doctor.facts.program_facts import program
 from gpuhook.host.hot import settings
-from gpuhook.node import node_readings, settings_file
+from gpuhook.node import settings_file
+from gpuhook.node_facts import cdi_specs
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, Fix, absent, check, for_each, ok
+from gpuhook.node_facts.package_commands import gpuhook_again
+from gpuhook.node_facts.program_facts import program
+from gpuhook.node_facts.sources import node_readings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.checks.installation.programs import Installation
+    from gpuhook.node_facts.check import ExaminedNode, Findings
 
 _OLDEST = dict.fromkeys(OF_THE_CLI, (3, 10))
 _OLDEST_HOT = (3, 9)
@@ -100,7 +101,7 @@ def _libraries(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
 
 def _compiler(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
     """Warn if the wrapper needs compiled YAML, and no command can compile it."""
-    texts = [path for path in spec_facts.paths(node) if path.endswith(".yaml")]
+    texts = [path for path in cdi_specs.paths(node) if path.endswith(".yaml")]
     if node.tree.status(settings.DEFAULT_PATH) is not None:
         texts.append(settings.DEFAULT_PATH)
     own = one.launchers.get(programs.CLI)

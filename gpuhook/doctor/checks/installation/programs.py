@@ -7,15 +7,16 @@ import re
 from dataclasses import dataclass
 from posixpath import dirname
 
-from gpuhook.doctor.check import fact
-from gpuhook.doctor.facts import spec_facts
 from gpuhook.engines.read import engine_config
-from gpuhook.node import node_programs, node_tree
+from gpuhook.node import node_programs
+from gpuhook.node_facts import cdi_specs
+from gpuhook.node_facts.check import fact
+from gpuhook.node_facts.sources import node_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.node.node_tree import Status, Tree
+    from gpuhook.node_facts.check import ExaminedNode
+    from gpuhook.node_facts.sources.node_tree import Status, Tree
 
 RUNTIME, HOOK, PRESTART, CLI = "gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook"
 NEEDED = (RUNTIME, HOOK, PRESTART)
@@ -133,7 +134,7 @@ def _named(node: ExaminedNode) -> list[str]:
 def spec_hooks(node: ExaminedNode) -> dict[str, str]:
     """Return path of a gpuhook-hook -> path of the spec that names it."""
     found: dict[str, str] = {}
-    for path in spec_facts.paths(node):
+    for path in cdi_specs.paths(node):
         for hook in _HOOKS.findall(node.tree.read(path) or b""):
             found.setdefault(hook.decode("utf-8", "replace"), path)
     return found

@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin
-from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
-from gpuhook.doctor.facts import driver_facts
-from gpuhook.node.kubelet_files import is_of_gpus
+from gpuhook.node_facts import kubelet_facts as facts
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok, unless
+from gpuhook.node_facts.sources.kubelet_files import is_of_gpus
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
 READY = "node.ready"
 _COUNT, _DRIVER = "nvidia.com/gpu.count", "nvidia.com/cuda.driver-version.full"
@@ -57,7 +57,7 @@ def _ready(node: ExaminedNode) -> Finding:
 )
 @unless(facts.no_kubelet)
 @unless(facts.no_api)
-@unless(facts.no_gpus)
+@unless(plugin.no_gpus)
 def _allocatable(node: ExaminedNode) -> Iterator[Finding]:
     answer = facts.api_node(node) or {}
     name = str(answer.get("name"))

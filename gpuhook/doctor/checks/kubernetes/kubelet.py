@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok, unless
-from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
-from gpuhook.node import kubelet_files
+from gpuhook.node_facts import kubelet_facts as facts
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok, unless
+from gpuhook.node_facts.sources import kubelet_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
 RUNNING, DIRECTORY = "kubelet.running", "kubelet.plugin-directory"
 

@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, fact, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, runtime_class
-from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
-from gpuhook.doctor.facts import driver_facts
 from gpuhook.errors import printable
-from gpuhook.node import kubelet_files
+from gpuhook.node_facts import kubelet_facts as facts
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, fact, ok, unless
+from gpuhook.node_facts.sources import kubelet_files, node_readings
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.node.kubelet_files import Checkpoint
+    from gpuhook.node_facts.check import ExaminedNode
+    from gpuhook.node_facts.sources.kubelet_files import Checkpoint
 
 RUNNING, SOCKET, REGISTRATION = "plugin.running", "plugin.socket", "plugin.registration"
 DEVICES = "plugin.devices"
@@ -39,9 +39,21 @@ def gpu_sockets(node: ExaminedNode) -> list[str]:
     return [n for n in kubelet_files.sockets(node.tree, place) if kubelet_files.is_gpu_socket(n)]
 
 
+def no_gpus(node: ExaminedNode) -> Finding | None:
+    """Return why a device plugin has nothing to offer, None if it has."""
+    inventory = driver_facts.inventory_of(node)
+    if inventory is None:
+        code = node.readings.of(node_readings.INVENTORY).code
+        # Without a code the driver was not called: the files show whether there are GPUs.
+        return absent(f"the driver does not answer ({code})") if code else None
+    if all(gpu.lost for gpu in inventory.gpus):
+        return absent("the driver has no GPU that a device plugin could offer")
+    return None
+
+
 @check(RUNNING, "A device plugin offers the GPUs", needs=(kubelet.DIRECTORY, runtime_class.EXISTS))
 @unless(facts.no_kubelet)
-@unless(facts.no_gpus)
+@unless(no_gpus)
 def _running(node: ExaminedNode) -> Finding:
     kubelet = facts.kubelet(node)
     if kubelet.plugins:
@@ -172,7 +184,7 @@ def _devices(node: ExaminedNode) -> Iterator[Finding]:
     if found is None or not found.gpus:
         yield absent("the kubelet has registered no GPU resource")
         return
-    if reason := facts.no_gpus(node):
+    if reason := no_gpus(node):
         yield reason
         return
     here = _uuids(node)

@@ -6,11 +6,11 @@ from __future__ import annotations
 from gpuhook.device_plugin.config.findings import ERROR
 from gpuhook.device_plugin.config.findings import WARNING as DOUBT
 from gpuhook.device_plugin.config.sharing_section import MPS
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
-from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
-from gpuhook.doctor.facts import driver_facts
 from gpuhook.errors import GpuhookError
+from gpuhook.node_facts import kubelet_facts as facts
+from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok, unless
+from gpuhook.vendors.nvidia.doctor.facts import driver_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.findings import ConfigFinding
-    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.checks.kubernetes.plugin_files import ConfigurationFile
+    from gpuhook.node_facts.check import ExaminedNode
     from gpuhook.vendors.nvidia.inventory.inventory import Node as Inventory
 
 VALID = "plugin.config"

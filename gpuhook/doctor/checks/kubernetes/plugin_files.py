@@ -7,8 +7,8 @@ import os
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.config import config_source
-from gpuhook.doctor.check import fact
-from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
+from gpuhook.node_facts import kubelet_facts as facts
+from gpuhook.node_facts.check import fact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.config.config_reader import ConfigReading
     from gpuhook.device_plugin.config.configuration import Configuration
-    from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.node.kubelet_files import PluginPod
+    from gpuhook.node_facts.check import ExaminedNode
+    from gpuhook.node_facts.sources.kubelet_files import PluginPod
 
 LABEL = "nvidia.com/device-plugin.config"
 _MARKS = (b"version:", b"sharing:", b"flags:", b"migStrategy", b"nvidia.com/", b'"version"')

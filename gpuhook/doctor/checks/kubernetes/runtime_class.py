@@ -3,16 +3,26 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, fact, for_each, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
-from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.host import bounded_yaml
-from gpuhook.node import kubelet_files
-from gpuhook.node.engine_handlers import is_for_gpus
+from gpuhook.node_facts import kubelet_facts as facts
+from gpuhook.node_facts.check import (
+    FAILED,
+    WARNING,
+    Finding,
+    absent,
+    check,
+    fact,
+    for_each,
+    ok,
+    unless,
+)
+from gpuhook.node_facts.sources import kubelet_files
+from gpuhook.node_facts.sources.engine_handlers import is_for_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.node_facts.check import ExaminedNode
 
 _MAX_MANIFEST = 1 << 20  # bytes
 EXISTS = "runtime-class.exists"

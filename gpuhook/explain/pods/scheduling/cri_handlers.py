@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from gpuhook.engines.read import containerd_config, crio_config
 from gpuhook.errors import GpuhookError
 from gpuhook.explain.pods.pod_requests import ENGINE, NO_HANDLER, REFUSED, WARNING, Objection
-from gpuhook.node import daemons, engine_handlers
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node import daemons
+from gpuhook.node_facts.sources import engine_handlers
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from gpuhook.engines.read.engine_config import EngineConfiguration
     from gpuhook.explain.pods.pod_requests import PodRequest
-    from gpuhook.node.node_tree import Tree
+    from gpuhook.node_facts.sources.node_tree import Tree
 
 _CONTAINERD, _CRIO = "containerd", "crio"
 _OF_DOCKER = ("/var/run/docker/", "/run/docker/")  # containerds that Docker starts

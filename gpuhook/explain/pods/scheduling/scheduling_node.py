@@ -19,7 +19,7 @@ from gpuhook.device_plugin.labels.node_labels import PREFIX, LabelFacts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import FileError, GpuhookError, printable
 from gpuhook.node import daemons
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from gpuhook.vendors.nvidia.gpu import features
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 from gpuhook.vendors.vendor_worker import call_vendor

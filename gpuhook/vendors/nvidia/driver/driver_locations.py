@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 # The driver container of NVIDIA's GPU operator; GKE's installer.
 OPERATOR, GKE = "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"
 OTHER_ROOTS = (OPERATOR, GKE)
-# NixOS keeps all files in its store, and has links to those of the current system.
+# NixOS keeps all files in its store, and has links to those of the current driver.
 NIXOS_LIBRARIES = "/run/opengl-driver/lib"
-NIXOS_PROGRAMS = ("/run/current-system/sw/bin", "/run/wrappers/bin")
-# The directory of the operator's toolkit container.
-OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
 # The file of `gpuhook node install --driver-root`, in the directory that contains this package.
 INSTALLED_FILE = "driver.json"
 

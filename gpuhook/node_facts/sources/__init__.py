@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sources of facts about a node: its files, and the answers of a running one."""

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checks of a node with a vendor's devices."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.vendor_checks import VendorChecks
+    from gpuhook.vendors.vendor_inventory import NodePlace
+
+
+class DoctorVendor(Protocol):
+    """A vendor whose driver and devices `gpuhook doctor` examines; node_facts/ has the types."""
+
+    def doctor_checks(self) -> VendorChecks:
+        """Return the checks of the vendor's driver, device nodes and GPUs."""
+
+    def driver_dump(self, place: NodePlace) -> dict[str, Any] | None:
+        """Return the vendor's part of the inventory as its driver reports it. Raises GpuhookError.
+
+        None: the kernel's files have all, and support_inventory() returns it.
+        """
