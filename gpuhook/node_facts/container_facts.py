@@ -31,7 +31,7 @@ def holders(node: ExaminedNode) -> list[tuple[str, list[Any]]]:
     return [(_name(one), _nodes(one)) for one in (*running, *entries)]
 
 
-def holders_by_any_way(node: ExaminedNode) -> list[tuple[str, list[Any]]]:
+def containers_with_nodes(node: ExaminedNode) -> list[tuple[str, list[Any]]]:
     """Return the same, also of containers that do not show who gave them their device nodes.
 
     The engine may have applied a CDI spec, or its user has named the nodes.

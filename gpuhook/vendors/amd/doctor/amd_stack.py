@@ -180,7 +180,7 @@ def _registered(node: ExaminedNode) -> Findings:
 def _containers(node: ExaminedNode) -> Findings:
     if facts.topology(node).refused:
         return absent("KFD refuses to read its files (amd.topology)")
-    holders = container_facts.holders_by_any_way(node)
+    holders = container_facts.containers_with_nodes(node)
     held = {name: paths for name, paths in holders if facts.KFD in paths}
     found = [
         Finding(
