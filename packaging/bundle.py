@@ -35,8 +35,8 @@ ENTRIES = {
     "gpuhook.entry.hooks.apply_hook": "gpuhook.entry.hooks.hook",
     "gpuhook.entry.hooks.limit_hook": "gpuhook.entry.hooks.hook",
     "gpuhook.entry.hooks.prestart_hook": "gpuhook.entry.hooks.hook",
-    "gpuhook.entry.hooks.toolkit_loader": "gpuhook.entry.hooks.apply_hook",
-    "gpuhook.entry.hooks.toolkit_hook": "gpuhook.entry.hooks.toolkit_loader",
+    "gpuhook.vendors.nvidia.warm.toolkit_loader": "gpuhook.entry.hooks.apply_hook",
+    "gpuhook.entry.hooks.toolkit_hook": "gpuhook.entry.hooks.apply_hook",
 }
 
 # Prints the modules of gpuhook in the order in which their imports end.

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuhook.cdi.hot import registry
 from gpuhook.entry.plan_context import PlanContext, plan_logged, source_logged
 from gpuhook.host.hot.settings import Settings
-from gpuhook.node.described_node import DescribedNode, Heard
+from gpuhook.node.kept_log import KeptLog
 from gpuhook.request import plan
 from gpuhook.request.parse import Source, Vocabulary
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node
+from gpuhook.vendors.nvidia.spec.described_node import DescribedNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ WORDS = Vocabulary(
     replicas_env="PLAIN_REPLICAS",
     mount_prefix="/var/run/plain",
     default_kind="example.com/gpu",
+    example_node="/dev/plain0",
     image_version_env="PLAIN_VERSION",
     image_requirement_env="PLAIN_REQUIRE",
     memory_request_env="PLAIN_MEMORY_REQUEST",
@@ -57,19 +60,23 @@ def chosen(**values: Any) -> Settings:
 
 def this_node(settings: Settings | None = None) -> NvidiaNode:
     """Return this machine by its settings; YAML specs are not compiled."""
-    return NvidiaNode(settings or Settings(), lambda _: None)
+    settings = settings or Settings()
+    return NvidiaNode(
+        settings,
+        lambda vendor, way: registry.load(settings.spec_dirs, lambda _: None, vendor, way),
+    )
 
 
-def this_context(settings: Settings | None = None, log: Heard | None = None) -> PlanContext:
+def this_context(settings: Settings | None = None, log: KeptLog | None = None) -> PlanContext:
     """Return what this machine plans by, with a log that keeps what it hears."""
     settings = settings or Settings()
-    return PlanContext(settings, this_node(settings), log or Heard())
+    return PlanContext(settings, this_node(settings), log or KeptLog())
 
 
 def described(
     facts: Node | str,
     settings: Settings | None = None,
-    log: Heard | None = None,
+    log: KeptLog | None = None,
     *,
     is_elsewhere: bool = False,
 ) -> PlanContext:
@@ -77,7 +84,7 @@ def described(
     settings = settings or Settings()
     facts = dump_file.load(facts) if isinstance(facts, str) else facts
     node = DescribedNode(facts, settings, is_elsewhere=is_elsewhere)
-    return PlanContext(settings, node, log or Heard())
+    return PlanContext(settings, node, log or KeptLog())
 
 
 def planned(spec: dict[str, Any], context: PlanContext) -> Injection:
@@ -95,6 +102,7 @@ class PlainNode:
     apart: tuple[str, ...] = ()
     capability_words: tuple[str, ...] = ()
     control_nodes: tuple[str, ...] = ()
+    others: Sequence[VendorNode] = ()
 
     def __init__(
         self, registry: Registry, kind: str = "", aliases: Mapping[str, str] | None = None
@@ -142,6 +150,12 @@ class PlainNode:
     def covered(self, nodes: Collection[str]) -> frozenset[str]:
         return frozenset()
 
+    def noted_nodes(self) -> dict[str, str]:
+        return {}
+
+    def driver_library(self) -> str:
+        return ""
+
     def require_current(self, spec: Compiled) -> None:
         """No spec records a host."""
 
@@ -179,8 +193,11 @@ class PlainNode:
     def require_fresh(self, job: Jobs) -> None:
         raise AssertionError(job)
 
-    def is_stale(self, spec: Compiled) -> bool:
-        return False
+    def changes(self, spec: Compiled) -> list[str]:
+        return []
+
+    def await_refresh(self, spec: Compiled) -> None:
+        """No spec records a host."""
 
     def forget(self) -> None:
         """Nothing is kept."""

@@ -27,7 +27,6 @@ from gpuhook.compare.items.compare_item import (
 from gpuhook.compare.items.mount_items import ContainerMounts
 from gpuhook.inspect import inspection
 from gpuhook.request import parse
-from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from gpuhook.compare.expected_injection import ExpectedInjection, PlanNode
     from gpuhook.compare.items.compare_item import Item
     from gpuhook.compare.original_request import Before
+    from gpuhook.request.parse import Vocabulary
     from gpuhook.target.running_container import Target
 
 SCHEMA = "gpuhook/compare/v1"
@@ -63,7 +63,7 @@ def compare_container(target: Target, plan_node: PlanNode) -> dict[str, Any]:
     if by == injector.NOBODY and not (expected.names or expected.refusal):
         return {}
     if expected.refusal is not None:
-        items = [_refused(by, expected)]
+        items = [_refused(by, expected, plan_node.context.node.vocabulary)]
     else:
         found = _items(target, facts, before, by, expected)
         items = [_as_changed(one, target) for one in found]
@@ -131,8 +131,8 @@ def _items(
     ]
 
 
-def _refused(by: str, expected: ExpectedInjection) -> Item:
+def _refused(by: str, expected: ExpectedInjection, words: Vocabulary) -> Item:
     error = expected.refusal
     there = "started" if by == injector.NOBODY else f"started, GPUs added by {by}"
     ours = f"refused: {error.code}: {error.message}" if error else ""
-    return compare_words(REQUEST, expected.where or vocabulary.VOCABULARY.devices_env, there, ours)
+    return compare_words(REQUEST, expected.where or words.devices_env, there, ours)

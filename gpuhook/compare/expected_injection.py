@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The edits that gpuhook would add for a container's request, and the specs of this node.
 
-NVIDIA's specs show what NVIDIA adds; gpuhook's plan comes from a spec of generate-cdi.
+A vendor's specs show what the vendor adds; gpuhook's plan comes from a spec of generate-cdi.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from gpuhook.entry import plan_context
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files
 from gpuhook.request import plan
-from gpuhook.vendors.nvidia.driver import hookless_mounts
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,12 +37,11 @@ if TYPE_CHECKING:
 
 _REFUSED = "GH1007"  # the node's policy refuses a source
 _MAX_SPEC = 64 << 20
-_EVERY = vocabulary.parse_capabilities("all")
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignSpec:
-    """The edits in the specs of NVIDIA's tools: mounts (source, destination) and variables."""
+    """The edits in the specs of vendors' tools: mounts (source, destination) and variables."""
 
     mounts: frozenset[tuple[str, str]] = frozenset()
     variables: frozenset[str] = frozenset()
@@ -89,7 +87,8 @@ class PlanNode:
         """Return the edits and jobs for these names and all capabilities; do not change them."""
         key = tuple(names)
         if key not in self._whole:
-            injection = plan.plan_names(names, _EVERY, self.context.node)
+            every = frozenset(self.context.node.capability_words)
+            injection = plan.plan_names(names, every, self.context.node)
             self._whole[key] = injection.edits, injection.hook_jobs
         return self._whole[key]
 
@@ -140,7 +139,7 @@ def _fill(found: ExpectedInjection, plan_node: PlanNode, injection: Injection) -
     if not injection.is_given:
         return
     found.todo = injection.hook_jobs
-    found.edits = plan.with_void(injection.edits, vocabulary.VOCABULARY)
+    found.edits = plan.with_void(injection.edits, plan_node.context.node.vocabulary)
     found.whole, found.whole_todo = plan_node.whole(found.names)
     found.others, found.foreign = plan_node.others(), plan_node.foreign
 
@@ -163,7 +162,8 @@ def _add_further(
         injection = plan_context.plan_logged(spec, source, context)
     else:
         is_held = is_given and bool(node.own_nodes(nodes))
-        names, where = _by_nodes(node, nodes) if is_held else [], original_request.BY_NODES
+        names = original_request.by_nodes(node, nodes) if is_held else []
+        where = original_request.BY_NODES
         injection = plan.plan_names(names, frozenset(), node) if names else plan.Injection(None, [])
     if not injection.is_given:
         return
@@ -180,16 +180,6 @@ def _every(node: VendorNode) -> ContainerEdits:
         return plan.plan_names(("all",), frozenset(), node).edits
     except GpuhookError:
         return {}
-
-
-def _by_nodes(node: VendorNode, nodes: Collection[str]) -> list[str]:
-    """Return the devices with own nodes, all of them among `nodes`, each by one name."""
-    held: dict[frozenset[str], str] = {}
-    for name, paths in node.nodes_by_device().items():
-        render = frozenset(path for path in paths if path in nodes)
-        if paths and render == paths and not name.endswith("=all"):
-            held.setdefault(paths, name)
-    return list(held.values())
 
 
 def own_spec(settings: Settings, kind: str) -> str:
@@ -214,13 +204,14 @@ def read_node_specs(settings: Settings) -> tuple[NodeSpec, ...]:
 
 
 def foreign(settings: Settings) -> ForeignSpec:
-    """Return the edits in the specs for NVIDIA's GPUs that gpuhook has not written."""
+    """Return the edits in specs with driver files that gpuhook has not written."""
+    domains = {vendor.domain for vendor in vendors() if vendor.traces.HAS_FILES}
     paths = [path for directory in settings.spec_dirs for path in registry.files(directory)]
     found = [spec for path in paths if (spec := _read(path)) and not _is_own(spec)]
     mounts: set[tuple[str, str]] = set()
     variables: set[str] = set()
     for spec in found:
-        if str(spec.get("kind")).partition("/")[0] != vocabulary.VENDOR:
+        if str(spec.get("kind")).partition("/")[0] not in domains:
             continue
         for part in (spec, *_objects(spec.get("devices"))):
             edits = part.get("containerEdits")
@@ -257,4 +248,5 @@ def _is_own(spec: dict[str, Any]) -> bool:
         return True
     hooks, env = edits.get("hooks"), edits.get("env")
     is_hooked = isinstance(hooks, list) and any(hook_args.is_ours(hook) for hook in hooks)
-    return is_hooked or (isinstance(env, list) and hookless_mounts.ENV in env)
+    variables = [vendor.traces.HOOKLESS_VARIABLE for vendor in vendors()]
+    return is_hooked or (isinstance(env, list) and any(one and one in env for one in variables))

@@ -18,13 +18,12 @@ from gpuhook.host.hot import state
 from gpuhook.host.hot.engine_log import unforeseen
 from gpuhook.host.worker import NoAnswerError
 from gpuhook.live import container_worker
-from gpuhook.node import described_node
 from gpuhook.node.described_devices import further_devices
-from gpuhook.node.described_node import DescribedNode, Heard
+from gpuhook.node.kept_log import KeptLog
 from gpuhook.target import running_container
 from gpuhook.usage import node_usage
-from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.usage import nvidia_devices
+from gpuhook.vendors.catalogue import vendor_of, vendors
+from gpuhook.vendors.spec_choices import DESCRIBED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from gpuhook.containers.warm.runtime_state import Found
     from gpuhook.vendors.interface import VendorNode
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.usage_device import UsageDevice
 
 _PROCESSES = min(4, os.cpu_count() or 1)
@@ -95,14 +93,14 @@ class NodeComparison:
 
 
 def node_comparison(
-    context: PlanContext, load: Callable[[], Node], *, is_here: bool
+    context: PlanContext, load: Callable[[], object], *, is_here: bool
 ) -> NodeComparison:
     """Return the comparison by the node's CDI spec, else by the node that `load` returns.
 
     `context` is the plan of this node's specs, which only apply if `is_here`. Raises what `load`
     and describing the node raise.
     """
-    log, settings = Heard(), context.settings
+    log, settings = KeptLog(), context.settings
     # A spec of another tool is not what gpuhook adds.
     others: list[VendorNode] = []
     if is_here:
@@ -119,12 +117,12 @@ def node_comparison(
         is_absent = all(vendor.absence(state.host_root()) for vendor in vendors())
         if error.code != _NO_DRIVER or not is_here or is_absent:
             raise
-        return NodeComparison(
-            PlanNode(context), described_node.NAME, devices=node_usage.node_devices()
-        )
-    plan = PlanContext(settings, DescribedNode(node, settings), log, others=others)
-    devices = nvidia_devices.of_node(node)
-    return NodeComparison(PlanNode(plan), described_node.NAME, node.driver.version, devices)
+        return NodeComparison(PlanNode(context), DESCRIBED, devices=node_usage.node_devices())
+    vendor = vendor_of(node)
+    described = vendor.described_node(node, settings).node
+    plan = PlanContext(settings, described, log, others=others)
+    version, devices = vendor.driver_version(node).version, vendor.inventory_devices(node)
+    return NodeComparison(PlanNode(plan), DESCRIBED, version, devices)
 
 
 def is_comparable(found: Found) -> bool:

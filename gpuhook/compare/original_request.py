@@ -12,21 +12,16 @@ import json
 from dataclasses import dataclass
 
 from gpuhook.apply.spec import change_record
-from gpuhook.errors import GpuhookError
 from gpuhook.request import parse
-from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.device_names import node_devices
-from gpuhook.vendors.nvidia.spec import injection_traces
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
+    from gpuhook.vendors.interface import VendorNode
 
-# The first variables that come with NVIDIA's GPUs: toolkit 1.20, `cdi generate`, and gpuhook.
-_ADDED = (f"{vocabulary.LIBCUDA_DIRECTORY_ENV}=", "NVCT_EMPTY_DEVICE=")
 BY_NODES = "its device nodes"  # config.json has no request
 
 
@@ -52,38 +47,35 @@ def before(spec: dict[str, Any]) -> Before:
 
 
 def _is_vendors(entry: str) -> bool:
-    return entry.startswith((*injection_traces.VARIABLES, *_ADDED))
+    traces = [vendor.traces for vendor in vendors()]
+    return any(entry.startswith((*one.VARIABLES, *one.SPEC_VARIABLES)) for one in traces)
 
 
 def _own(env: list[str]) -> list[str]:
-    """Return the variables before the first one that a CDI spec of NVIDIA appends.
+    """Return the variables before the first one that a vendor's CDI spec appends.
 
     `void` is such a variable only after another value or at the end: a pod or a device plugin may
     set it too.
     """
-    name = vocabulary.VOCABULARY.devices_env + "="
-    is_requested = False
+    added = tuple(start for one in vendors() for start in one.traces.SPEC_VARIABLES)
+    voids = {f"{one.vocabulary.devices_env}=void" for one in vendors()}
+    names: set[str] = set()
     for number, entry in enumerate(env):
-        if entry.startswith(_ADDED):
+        name = entry.partition("=")[0]
+        is_last = voids.issuperset(env[number:])
+        if entry.startswith(added) or (entry in voids and (name in names or is_last)):
             return env[:number]
-        if entry == name + "void" and (is_requested or number == len(env) - 1):
-            return env[:number]
-        is_requested = is_requested or entry.startswith(name)
+        names.add(name)
     return env
 
 
-def by_nodes(node: NvidiaNode, nodes: Collection[str]) -> list[str]:
+def by_nodes(node: VendorNode, nodes: Collection[str]) -> list[str]:
     """Return the devices whose nodes are all in `nodes`, each by one name.
 
     The nodes of a MIG instance include those of its GPU. Returns [] without a spec.
     """
-    try:
-        described = node_devices.nodes_by_device(node.registry(), node.kind)
-    except GpuhookError:
-        return []
     held: dict[frozenset[str], str] = {}
-    for name, paths in described.items():
-        if not paths or not paths.issubset(nodes) or name.endswith("=all"):
-            continue
-        held.setdefault(paths, name)
+    for name, paths in node.nodes_by_device().items():
+        if paths and paths.issubset(nodes) and not name.endswith("=all"):
+            held.setdefault(paths, name)
     return list(held.values())

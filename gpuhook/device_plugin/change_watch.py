@@ -2,8 +2,8 @@
 """Triggers turns for changes of the configuration's files and of the node.
 
 inotify reports files. The kernel sends no event for GPUs and MIG instances that appear or go, so
-/proc is read at each poll, at the cost of a few small reads. The files of drivers that may block
-their readers are read in a thread.
+files of the kernel are read at each poll, at the cost of a few small reads. A driver may block
+their readers, so those of each vendor are read in a thread.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.kubelet.directory_watch import DirectoryWatch
 from gpuhook.device_plugin.triggers import Reason
 from gpuhook.host.logs import logger
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class ChangeWatch:
         self._timer: asyncio.TimerHandle | None = None
         self._watch: DirectoryWatch | None = None
         self._directories: tuple[str, ...] = ()  # the watched ones
-        self._comparison: asyncio.Future[bool] | None = None  # of the other vendors' devices
+        self._comparisons: dict[str, asyncio.Future[bool]] = {}  # the last one of each vendor
         self._is_blind = False  # there are directories to watch, and no inotify
 
     def start(self, on_poll: Callable[[], None]) -> None:
@@ -77,22 +78,29 @@ class ChangeWatch:
         self._since_failure = 0.0
         self._retry_after = min(max(self._seconds, self._retry_after * 2), _LONGEST_RETRY)
 
-    def may_have_other_gpus(self) -> bool:
-        """Return whether GPUs of NVML may have appeared or gone since the last snapshot."""
+    def may_have_other_devices(self, domain: str) -> bool:
+        """Return whether devices of a vendor may have appeared or gone since the last snapshot."""
         if self._launch.inventory is not None:
             return False
-        is_whole = self._last.has_all_gpus
-        return not is_whole or node_snapshot.has_other_gpus(self._last, self._launch)
+        part = self._last.part(domain)
+        is_whole = part is None or part.is_whole
+        return not is_whole or node_snapshot.has_other_devices(domain, self._last, self._launch)
 
-    def _compare_parts(self) -> None:
-        """Compare the other vendors' devices, unless the last comparison still lasts."""
-        if self._comparison is None or self._comparison.done():
-            compare = partial(node_snapshot.has_other_parts, self._last, self._launch)
-            self._comparison = daemon_thread.begin(compare, "gpuhook-token")
-            self._comparison.add_done_callback(self._on_comparison)
+    def _compare_devices(self) -> None:
+        """Compare the devices of each vendor, unless its last comparison still lasts."""
+        for vendor in vendors():
+            last = self._comparisons.get(vendor.domain)
+            if last is None or last.done():
+                compare = partial(
+                    node_snapshot.has_other_devices, vendor.domain, self._last, self._launch
+                )
+                comparison = daemon_thread.begin(compare, "gpuhook-token")
+                comparison.add_done_callback(partial(self._on_comparison, self._last))
+                self._comparisons[vendor.domain] = comparison
 
-    def _on_comparison(self, done: asyncio.Future[bool]) -> None:
-        if not done.cancelled() and done.exception() is None and done.result():
+    def _on_comparison(self, last: NodeSnapshot, done: asyncio.Future[bool]) -> None:
+        is_done = not done.cancelled() and done.exception() is None
+        if is_done and done.result() and last is self._last:
             self._triggers.pull(Reason.NODE)
 
     def stop(self) -> None:
@@ -107,9 +115,9 @@ class ChangeWatch:
         self._schedule_poll()
         self._since_failure += self._seconds
         is_due = self._retry_after > 0 and self._since_failure >= self._retry_after
-        if is_due or node_snapshot.has_other_gpus(self._last, self._launch):
+        if is_due:
             self._triggers.pull(Reason.NODE)
-        self._compare_parts()
+        self._compare_devices()
         self._watch_files()
         if self._is_blind:
             self._triggers.pull(Reason.CONFIGURATION)

@@ -24,20 +24,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SECONDS = 10.0
 _callers: dict[tuple[str, str], Thread] = {}  # the last one of each vendor and purpose
 
 
 def call_driver(vendor: Vendor, purpose: str, call: Callable[[], T]) -> T:
-    """Return what `call` returns; raises what it raises, and vendor.no_answer() after SECONDS.
+    """Return what `call` returns; raises what it raises, and vendor.no_answer() too late.
 
-    A thread that the kernel blocks cannot be ended: until it ends, another call for the same
-    purpose fails at once.
+    The deadline is the vendor's patience. A thread that the kernel blocks cannot be ended: until it
+    ends, another call for the same purpose fails at once.
     """
+    if vendor.patience is None:
+        return call()
     key = vendor.domain, purpose
     before = _callers.get(key)
     if before is not None and before.is_alive():
-        raise _no_answer(vendor, before)
+        raise _no_answer(vendor, before, vendor.patience)
     answers: SimpleQueue[tuple[T | None, Exception | None]] = SimpleQueue()
 
     def run() -> None:
@@ -51,15 +52,15 @@ def call_driver(vendor: Vendor, purpose: str, call: Callable[[], T]) -> T:
     _callers[key] = thread
     thread.start()
     try:
-        result, error = answers.get(timeout=SECONDS)
+        result, error = answers.get(timeout=vendor.patience)
     except Empty:
-        raise _no_answer(vendor, thread) from None
+        raise _no_answer(vendor, thread, vendor.patience) from None
     if error is not None:
         raise error
     return result  # type: ignore[return-value] # None only if the call returned it
 
 
-def _no_answer(vendor: Vendor, thread: Thread) -> Exception:
+def _no_answer(vendor: Vendor, thread: Thread, seconds: float) -> Exception:
     path = blocking_path(os.getpid(), thread.native_id or 0)
-    error = NoAnswerError(LATE, f"no answer within {SECONDS:g} seconds", path=path)
-    return vendor.no_answer(error, SECONDS)
+    error = NoAnswerError(LATE, f"no answer within {seconds:g} seconds", path=path)
+    return vendor.no_answer(error, seconds)

@@ -13,20 +13,23 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.config_reader import ConfigReading
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.sharing_section import Sharing
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 
 def findings(
-    node: Node, configuration: Configuration, reading: ConfigReading, source: str, *others: object
+    inventory: object,
+    configuration: Configuration,
+    reading: ConfigReading,
+    source: str,
+    *others: object,
 ) -> tuple[ConfigFinding, ...]:
-    """Return the error of a configuration on `node`, or the warnings of its offer.
+    """Return the error of a configuration on a node, or the warnings of its offer.
 
-    `others` are the inventories of further vendors on the same node.
+    An inventory has the facts of one vendor's GPUs.
 
     `reading` is the parsed file `source`: a finding has the place of the entry that it names first.
     """
     try:
-        offer = resources.offered(node, configuration, *others)
+        offer = resources.offered(inventory, configuration, *others)
     except GpuhookError as error:
         if not resources.contradicts(error):
             raise

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A snapshot of the node: its GPUs, their links, and the paths that an allocation needs.
 
-The driver of each vendor is queried on its own: `node` and what belongs to it are of NVML, whose
-library and sessions the services of the plugin share, and `parts` of the other vendors. Taking one
-blocks for as long as NVML takes, so the plugin does it in a thread.
+The driver of each vendor is queried on its own. Taking a snapshot blocks for as long as a driver
+takes, so the plugin does it in a thread.
 """
 
 from __future__ import annotations
@@ -13,59 +12,43 @@ from functools import partial
 
 from gpuhook.device_plugin import driver_calls
 from gpuhook.device_plugin.allocate import host_paths
-from gpuhook.device_plugin.allocate.host_paths import Places
-from gpuhook.errors import DriverError, GpuhookError
-from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia import discover
-from gpuhook.vendors.nvidia.devices.node_signature import has_hardware, signature
-from gpuhook.vendors.nvidia.hot import host_fingerprint
-from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
-from gpuhook.vendors.nvidia.nvml import nvml_inventory, topology
-from gpuhook.vendors.nvidia.nvml.topology import Topology
-from gpuhook.vendors.nvidia.warm import nvml_library
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.catalogue import vendor_of_resource, vendors
+from gpuhook.vendors.plugin_place import Places, PluginPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.launch_options import Launch
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
     from gpuhook.vendors.vendor_part import VendorPart
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """The node at one moment. `seen` has paths as this process opens them, `node` the host's.
+    """The node at one moment: `parts` by vendor.
 
-    `trouble` is the error of NVML's driver that did not answer; the fields of NVML are then empty.
-    `signature` shows without NVML whether a new snapshot is due; a snapshot during which the node
-    changed, and which may show half of the change, has the signature of before. `failures` are the
-    vendors whose part could not be read, with the reason.
+    `failures` are the vendors whose part could not be read, with the reason. `tokens` by domain
+    show later whether a new snapshot is due, also for a vendor that the node does not have.
     """
 
-    node: Node = field(default_factory=lambda: Node(Driver()))
-    seen: Node = field(default_factory=lambda: Node(Driver()))
     places: Places = field(default_factory=Places)
-    topology: Topology = field(default_factory=Topology)
-    signature: tuple[str, ...] = ()
-    trouble: GpuhookError | None = None
     is_dump: bool = False  # from --inventory: there is no driver to query
     parts: tuple[VendorPart, ...] = ()
     failures: tuple[str, ...] = ()
-
-    @property
-    def library(self) -> tuple[str, str | None]:
-        """The arguments of nvml_inventory.opened(): NVML's path, the kernel module's version."""
-        return str(self.seen.driver.nvml), self.seen.driver.module_version
+    tokens: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
         """Whether all drivers answered and have lost no GPU."""
-        parts_are = all(part.is_whole and not part.trouble for part in self.parts)
-        return self.has_all_gpus and parts_are and not self.failures
+        return not self.failures and all(part.is_whole and not part.trouble for part in self.parts)
 
     @property
-    def has_all_gpus(self) -> bool:
-        """Whether NVML answered and has lost no GPU; /proc does not show a GPU's return."""
-        return self.trouble is None and all(gpu.lost is None for gpu in self.seen.gpus)
+    def error(self) -> GpuhookError | None:
+        """The error of the first driver that did not answer."""
+        return next((part.error for part in self.parts if part.error is not None), None)
 
     @property
     def inventories(self) -> tuple[object, ...]:
@@ -78,40 +61,72 @@ class NodeSnapshot:
 
 
 def take(launch: Launch, configuration: Configuration) -> NodeSnapshot:
-    """Return a snapshot; a missing or broken driver is its `trouble`.
+    """Return a snapshot; a driver that does not answer is the error of its part.
 
-    Raises GpuhookError for wrong options, and OSError.
+    Raises the error of a vendor, such as a GpuhookError for wrong options, if no other has a part.
     """
-    parts, failures = take_parts(launch.inventory, launch.host_root, launch.node_dev_root)
-    own = _take_own(launch, configuration)
-    # The node may have GPUs of the other vendors only.
-    if own.trouble is not None and parts and not has_hardware(launch.host_root):
-        own = replace(own, trouble=None)
-    return replace(own, parts=parts, failures=failures)
+    places = Places()
+    if launch.inventory is None:
+        places = host_paths.places(
+            configuration.flags, launch.host_root, launch.node_driver_root, launch.node_dev_root
+        )
+    place = PluginPlace(
+        launch.host_root,
+        launch.node_dev_root,
+        places,
+        launch.nvml_library,
+        launch.library_search_path,
+    )
+    parts, errors = _parts(vendors(), launch.inventory, place)
+    if errors and not parts:
+        raise next(iter(errors.values()))
+    # The node may have GPUs of some vendors only.
+    present = tuple(part for part in parts if part.has_hardware)
+    return NodeSnapshot(
+        places,
+        is_dump=launch.inventory is not None,
+        parts=present or parts,
+        failures=_failures(errors),
+        tokens={part.domain: part.token for part in parts},
+    )
 
 
 def take_parts(
-    inventory: str | None, host_root: str, dev_root: str | None = None
+    chosen: Iterable[Vendor], inventory: str | None, place: PluginPlace
 ) -> tuple[tuple[VendorPart, ...], tuple[str, ...]]:
-    """Return the parts of the other vendors, and why some could not be read.
+    """Return the parts of these vendors, and why some could not be read.
 
-    They are of the node in a file or profile, else of the node below `host_root`.
+    They are of the node in a file or profile, else of the node at `place`.
     """
-    parts, failures = [], []
-    for vendor in vendors():
+    parts, errors = _parts(chosen, inventory, place)
+    return parts, _failures(errors)
+
+
+def _parts(
+    chosen: Iterable[Vendor], inventory: str | None, place: PluginPlace
+) -> tuple[tuple[VendorPart, ...], dict[str, Exception]]:
+    """Return the parts of the vendors, and the errors of others by domain."""
+    parts, errors = [], {}
+    for vendor in chosen:
         try:
             if inventory is not None:
                 part = vendor.dumped_part(inventory)
             else:
-                read = partial(vendor.plugin_part, host_root, dev_root)
+                read = partial(vendor.plugin_part, place)
                 part = driver_calls.call_driver(vendor, "inventory", read)
-        except GpuhookError as error:
-            failures.append(f"{vendor.domain}: {error.message}")
         except Exception as error:  # a bug, too: a vendor that fails must not affect another
-            failures.append(f"{vendor.domain}: {error!r}")
+            errors[vendor.domain] = error
         else:
             parts += [] if part is None else [part]
-    return tuple(parts), tuple(failures)
+    return tuple(parts), errors
+
+
+def _failures(errors: Mapping[str, Exception]) -> tuple[str, ...]:
+    texts = {
+        domain: error.message if isinstance(error, GpuhookError) else repr(error)
+        for domain, error in errors.items()
+    }
+    return tuple(f"{domain}: {text}" for domain, text in texts.items())
 
 
 def with_lost(now: NodeSnapshot, last: NodeSnapshot) -> NodeSnapshot:
@@ -129,94 +144,12 @@ def with_lost(now: NodeSnapshot, last: NodeSnapshot) -> NodeSnapshot:
     return replace(now, parts=tuple(parts))
 
 
-def _take_own(launch: Launch, configuration: Configuration) -> NodeSnapshot:
+def has_other_devices(domain: str, last: NodeSnapshot, launch: Launch) -> bool:
+    """Return whether the devices of a vendor have changed since the last snapshot.
+
+    The driver may block it.
+    """
     if launch.inventory is not None:
-        from gpuhook.vendors.nvidia.inventory import dump_file
-
-        dump = dump_file.load(launch.inventory)
-        return NodeSnapshot(dump, dump, is_dump=True)
-    places = host_paths.places(
-        configuration.flags, launch.host_root, launch.node_driver_root, launch.node_dev_root
-    )
-    before = signature(launch.host_root, "")
-    try:
-        seen, links = _query_driver(launch, places)
-    except DriverError as trouble:
-        return NodeSnapshot(places=places, signature=before, trouble=trouble)
-    after = signature(launch.host_root, _libcuda(seen))
-    # Compared last, so that `after` belongs to the node that was queried.
-    has_changed_meanwhile = signature(launch.host_root, "") != before
-    return NodeSnapshot(
-        node=host_paths.at_host(seen, places),
-        seen=seen,
-        places=places,
-        topology=links,
-        # `before` lacks libcuda and never equals a later signature: a new snapshot follows.
-        signature=before if has_changed_meanwhile else after,
-    )
-
-
-def with_last_memory(now: NodeSnapshot, last: NodeSnapshot) -> NodeSnapshot:
-    """Return `now` with the memory sizes of `last` for GPUs whose size is unknown.
-
-    The driver reports no size for a lost GPU. Without one, its memory units would disappear from
-    the kubelet's list instead of being listed as unhealthy.
-    """
-    known: dict[str | None, int | None]
-    known = {gpu.uuid: gpu.memory_bytes for gpu in last.node.gpus if gpu.uuid}
-    if all(gpu.memory_bytes is not None or not known.get(gpu.uuid) for gpu in now.node.gpus):
-        return now
-    gpus = tuple(
-        replace(gpu, memory_bytes=known.get(gpu.uuid)) if gpu.memory_bytes is None else gpu
-        for gpu in now.node.gpus
-    )
-    return replace(now, node=replace(now.node, gpus=gpus))
-
-
-def with_parts(last: NodeSnapshot, now: NodeSnapshot) -> NodeSnapshot:
-    """Return `last` with the other vendors' parts of `now`, in which NVML does not answer.
-
-    NVML's GPUs remain, as unhealthy, and the other GPUs are those of now.
-    """
-    return replace(last, trouble=now.trouble, parts=now.parts, failures=now.failures)
-
-
-def has_other_parts(last: NodeSnapshot, launch: Launch) -> bool:
-    """Return whether the devices of the other vendors have changed since the last snapshot.
-
-    Their drivers may block it.
-    """
-    return launch.inventory is None and any(
-        vendor.plugin_token(launch.host_root) != _token(last, vendor.domain) for vendor in vendors()
-    )
-
-
-def has_other_gpus(last: NodeSnapshot, launch: Launch) -> bool:
-    """Return whether /proc, which shows the GPUs of NVML, has changed since the last snapshot."""
-    return (
-        launch.inventory is None
-        and signature(launch.host_root, _libcuda(last.seen)) != last.signature
-    )
-
-
-def _token(snapshot: NodeSnapshot, domain: str) -> str:
-    part = snapshot.part(domain)
-    return "" if part is None else part.token
-
-
-def _query_driver(launch: Launch, places: Places) -> tuple[Node, Topology]:
-    search = launch.library_search_path
-    library = nvml_library.find(places.driver, library=launch.nvml_library, search_paths=search)
-    # Starting NVML may wake every GPU, so it is started once for all queries.
-    with nvml_inventory.opened(library, host_fingerprint.module_version(launch.host_root) or None):
-        seen = discover.node(
-            discover.Roots(places.driver, places.dev, launch.host_root, library, search),
-            require_nodes=False,
-            require_files=False,
-            create_nodes=True,
-        )
-        return seen, topology.links(seen.gpus)
-
-
-def _libcuda(seen: Node) -> str:
-    return next((file.host_path for file in seen.files if file.soname == "libcuda.so.1"), "")
+        return False
+    token = vendor_of_resource(domain).plugin_token(launch.host_root, last.part(domain))
+    return token != last.tokens.get(domain, "")

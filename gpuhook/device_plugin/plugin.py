@@ -75,7 +75,7 @@ class Plugin:
         self._report = ChangeReport(notifier, launch.pod_resources_socket)
         self._config = ActiveConfig(launch, loaded, clients, self._report, counters)
         self._health = NodeHealth(loaded.configuration, launch, triggers, notifier, counters.xid)
-        self._answers = KubeletAnswers(KnownNode(self._snapshot.topology), self._free_memory)
+        self._answers = KubeletAnswers(KnownNode(), self._free_memory)
         self._guard = GuardService(
             own.guard,
             launch.pod_resources_socket,
@@ -215,7 +215,7 @@ class Plugin:
         self._report.report_outcome(outcome)
         if not is_new:
             return
-        if snapshot.trouble is None:
+        if snapshot.error is None:
             self._report.clear_failure()
         if snapshot.is_whole and outcome.context.is_whole:
             self._watch.clear_retry()
@@ -225,8 +225,9 @@ class Plugin:
     async def _take_snapshot(
         self, reasons: frozenset[Reason], configuration: Configuration
     ) -> node_snapshot.NodeSnapshot:
-        restarts_nvml = Reason.NODE in reasons and self._watch.may_have_other_gpus()
-        async with self._health.without_nvml() if restarts_nvml else nullcontext():
+        domain = self._health.session_domain
+        restarts = Reason.NODE in reasons and self._watch.may_have_other_devices(domain)
+        async with self._health.without_session() if restarts else nullcontext():
             with self._health.driver_deadline():
                 snapshot = await self._in_thread(
                     lambda: node_snapshot.take(self._launch, configuration)
@@ -234,12 +235,13 @@ class Plugin:
         self._watch.set_snapshot(snapshot)
         snapshot = node_snapshot.with_lost(snapshot, self._snapshot)
         self._health.update(snapshot, asyncio.get_running_loop())
-        if snapshot.trouble is None:
-            return node_snapshot.with_last_memory(snapshot, self._snapshot)
-        if not snapshot.parts:
-            raise snapshot.trouble
-        self._report.report_failure(snapshot.trouble)
-        return node_snapshot.with_parts(self._snapshot, snapshot)
+        if snapshot.error is not None:
+            if all(part.error is not None for part in snapshot.parts):
+                if not self._snapshot.parts:
+                    self._snapshot = snapshot
+                raise snapshot.error
+            self._report.report_failure(snapshot.error)
+        return snapshot
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         """Return the result of `call`, run in a thread, however long it takes.
@@ -270,7 +272,7 @@ class Plugin:
         unhealthy = {**outcome.unusable, **self._health.unhealthy(devices.values())}
         links = {part.domain: part.links for part in self._snapshot.parts}
         context = replace(outcome.context, unhealthy=unhealthy)
-        self._answers.known = KnownNode(self._snapshot.topology, configuration, context, links)
+        self._answers.known = KnownNode(configuration, context, links)
         await self._sockets.offer(offered, unhealthy)
         self._report.report_offer(offered, unhealthy)
         guard = configuration.own.guard.ends_processes
@@ -279,8 +281,9 @@ class Plugin:
         await self._metrics.update(
             own.metrics, self._snapshot, offered, unhealthy, guards=own.guard.ends_processes
         )
-        of_nvml = tuple(resource for resource in offered if resource.domain not in links)
-        self._guard.update(self._snapshot, of_nvml)
+        libraries = {part.domain for part in self._snapshot.parts if part.library}
+        by_library = tuple(resource for resource in offered if resource.domain in libraries)
+        self._guard.update(self._snapshot, by_library)
         self._labels.update(configuration, self._snapshot, offered)
 
     def _on_poll(self) -> None:

@@ -11,29 +11,29 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gpuhook.device_plugin import driver_calls
-from gpuhook.device_plugin.allocate import (
-    allocation_context,
-    auxiliary_devices,
-    interposers,
-    vendor_contexts,
-)
-from gpuhook.device_plugin.allocate.allocation_context import CDI_STRATEGIES, Context, Specs
+from gpuhook.device_plugin.allocate import auxiliary_devices, interposers, vendor_contexts
+from gpuhook.device_plugin.allocate.allocation_context import Context, Specs
+from gpuhook.device_plugin.allocate.vendor_contexts import Additions
 from gpuhook.device_plugin.gpu_policies.policy_service import PolicyState
 from gpuhook.device_plugin.mps.mps_service import MpsState
 from gpuhook.device_plugin.offer import preferred_allocation, resources
 from gpuhook.device_plugin.offer.resources import Offer
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource
+from gpuhook.vendors.vendor_part import PairScores
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from gpuhook.device_plugin.allocate.auxiliary_devices import AuxiliaryDevice
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.launch_options import Launch
     from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
     from gpuhook.device_plugin.mps.mps_service import MpsService
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+    from gpuhook.device_plugin.offer.offered_devices import Device
+    from gpuhook.vendors.vendor_part import VendorPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,50 +63,37 @@ def reconcile(
     policy_service: PolicyService,
 ) -> TurnOutcome:
     """Return the node's offer. Raises GpuhookError if the configuration does not fit the node."""
-    others = snapshot.inventories
-    offer = resources.offered(snapshot.node, configuration, *others)
-    domains = {part.domain for part in snapshot.parts}
-    own = tuple(resource for resource in offer.resources if resource.domain not in domains)
-    extras = auxiliary_devices.find(configuration, snapshot.places)
-    specs = _update_specs(launch, configuration, snapshot, extras)
-    policy_service.restore(own, snapshot)
-    mps = mps_service.update(own, configuration.flags.mps_root, snapshot)
-    policies = policy_service.update(own, snapshot)
+    if not snapshot.parts:  # before the first one
+        return TurnOutcome(configuration)
+    first, *others = snapshot.inventories
+    offer = resources.offered(first, configuration, *others)
+    auxiliary = auxiliary_devices.find(configuration, snapshot.places)
+    specs = _update_specs(launch, configuration, snapshot, offer, auxiliary)
+    policy_service.restore(offer.resources, snapshot)
+    mps = mps_service.update(offer.resources, configuration.flags.mps_root, snapshot)
+    policies = policy_service.update(offer.resources, snapshot)
     missing = {}
     if not snapshot.is_dump:
         known = configuration.own.interposers
         missing = interposers.missing(offer.resources, known, snapshot.places)
-    context = allocation_context.context(
-        configuration, snapshot.node, specs, extras, mps.given, missing=missing
-    )
-    directory = None if snapshot.is_dump else launch.cdi_directory
-    context, written = vendor_contexts.with_parts(
-        context, configuration, snapshot.parts, offer.resources, directory
-    )
+    added = Additions(auxiliary, mps.given, missing)
+    context = vendor_contexts.with_parts(configuration, snapshot.parts, specs, added)
     for resource in offer.resources:
         part = snapshot.part(resource.domain)
-        preferred_allocation.prepare(resource, snapshot.topology if part is None else part.links)
-    unusable = resources.unusable(snapshot.node, *others) | mps.unready
+        preferred_allocation.prepare(resource, PairScores() if part is None else part.links)
+    unusable = resources.unusable(first, *others) | mps.unready
     unusable |= vendor_contexts.lost_devices(offer.resources, snapshot.parts)
     unusable |= vendor_contexts.blocked_devices(offer.resources, context)
-    losses = {gpu.loss for gpu in snapshot.node.gpus}  # the health service reports these
-    of_node = (warning for warning in snapshot.node.warnings if warning not in losses)
     of_parts = (warning for part in snapshot.parts for warning in part.warnings)
     failures = (f"{failure}: its GPUs are not offered" for failure in snapshot.failures)
-    warnings = (
-        *of_node,
-        *of_parts,
-        *failures,
-        *offer.warnings,
-        *specs.warnings,
-        *context.warnings,
-    )
+    of_specs = (warning for one in specs.values() for warning in one.warnings)
+    warnings = (*of_parts, *failures, *offer.warnings, *of_specs, *context.warnings)
     unenforced = {
         resource.domain: _missing_driver_limits(resource.domain, launch, snapshot)
         for resource in offer.resources
         if resource.memory
     }
-    written += specs.written
+    written = tuple(path for one in specs.values() for path in one.written)
     return TurnOutcome(
         configuration, offer, context, mps, policies, unusable, warnings, written, unenforced
     )
@@ -116,7 +103,8 @@ def _missing_driver_limits(domain: str, launch: Launch, snapshot: NodeSnapshot) 
     """Return why the driver of a vendor does not enforce memory limits, and the remedy."""
     if snapshot.is_dump:
         return "with an inventory file, no driver enforces limits", ""
-    library = snapshot.seen.driver.nvml or ""
+    part = snapshot.part(domain)
+    library = "" if part is None else part.library
     vendor = vendor_of_resource(domain)
     ask = partial(vendor.limit_support, lambda: library, launch.host_root)
     try:
@@ -130,17 +118,24 @@ def _update_specs(
     launch: Launch,
     configuration: Configuration,
     snapshot: NodeSnapshot,
-    extras: tuple[auxiliary_devices.AuxiliaryDevice, ...],
-) -> Specs:
-    """Write the CDI specs if a device list strategy uses them; of a dump, only describe them."""
-    strategies = set(configuration.flags.plugin.device_list_strategy)
-    is_without = bool(snapshot.parts) and not snapshot.node.gpus  # other vendors have all GPUs
-    if is_without or not strategies & set(CDI_STRATEGIES):
-        return Specs()
-    from gpuhook.device_plugin.allocate import plugin_specs  # imports all of spec generation
+    offer: Offer,
+    auxiliary: tuple[AuxiliaryDevice, ...],
+) -> dict[str, Specs]:
+    """Write the CDI specs of the vendors, and return them by domain; of a dump, only describe them.
 
-    hook = plugin_specs.hook(configuration.flags)
-    directory = None if snapshot.is_dump else launch.cdi_directory
-    return plugin_specs.update(
-        snapshot.node, extras, hook, directory=directory, host_root=launch.host_root
-    )
+    The code of spec generation is loaded only if a device list strategy uses them.
+    """
+
+    def update(part: VendorPart, devices: Iterable[Device]) -> Specs:
+        from gpuhook.device_plugin.allocate import plugin_specs
+
+        return plugin_specs.update(
+            part,
+            devices,
+            vendor_contexts.auxiliary_of(part, auxiliary),
+            plugin_specs.hook(configuration.flags),
+            directory=None if snapshot.is_dump else launch.cdi_directory,
+            host_root=launch.host_root,
+        )
+
+    return vendor_contexts.updated_specs(configuration, snapshot.parts, offer.resources, update)

@@ -20,7 +20,6 @@ from gpuhook.host.hot import bundle, fastjson, files, procfs, state
 from gpuhook.request import parse, plan, resolve
 from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.hot import rootfs_jobs
-from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,6 +75,7 @@ class Create:
         self.command = command
         self.launcher = launcher
         self.context = context
+        self._words = context.node.vocabulary
         self.log = context.log
         self._trouble = trouble
         self._work = work or rootfs_jobs.RootfsWork()
@@ -145,10 +145,10 @@ class Create:
             todo = [job for job in todo if job.hook()["args"] not in brought]
         parts = [one.edits for context, one in given if context is not self.context]
         if own.is_given:
-            parts.insert(0, plan.with_void(own.edits, vocabulary.VOCABULARY))
-            _remove_foreign_hooks(spec)
+            parts.insert(0, plan.with_void(own.edits, self._words))
+            _remove_foreign_hooks(spec, self._words)
         elif engine:
-            _drop_others(spec)
+            _drop_others(spec, self._words)
         edits = parts[0] if len(parts) == 1 else merged(parts)
         oci_spec.apply(spec, edits)
         bundle = self.command.bundle
@@ -199,7 +199,7 @@ class Create:
             change_record.write(spec, before, {"env": entries})
         if engine_hooks or edited.memory:
             edited.route = ENGINE
-        is_voided = bool(engine_hooks) and _drop_others(spec)
+        is_voided = bool(engine_hooks) and _drop_others(spec, self._words)
         edited.is_changed = is_voided or bool(edited.memory)
 
     def _require_engine(self, spec: dict[str, Any], engine: list[Jobs]) -> None:
@@ -242,8 +242,7 @@ class Create:
         nodes = oci_spec.device_paths(spec) if edited.route else []
         replicas: list[str] = []
         if edited.route:
-            words = vocabulary.VOCABULARY
-            replicas = replicas_of(spec, words, grant.devices, lambda: self.context.covered(nodes))
+            replicas = replicas_of(spec, grant.devices, lambda: self.context.covered(nodes))
         creator = os.getppid()  # the launcher, which becomes the runtime
         entry = ledger.new_entry(
             spec.get("annotations"),
@@ -276,12 +275,12 @@ def _with_variables(edits: ContainerEdits, entries: list[str]) -> ContainerEdits
     return kept
 
 
-def _drop_others(spec: dict[str, Any]) -> bool:
+def _drop_others(spec: dict[str, Any], words: parse.Vocabulary) -> bool:
     """Leave one entry of the devices' variable, `void`; returns whether there were others.
 
     Engines append CDI's entry to the image's, and getenv(3) finds the first.
     """
-    name = vocabulary.VOCABULARY.devices_env
+    name = words.devices_env
     env = fastjson.strings(spec, "process", "env")
     if sum(entry.startswith(name + "=") for entry in env) < 2:
         return False
@@ -289,14 +288,14 @@ def _drop_others(spec: dict[str, Any]) -> bool:
     return True
 
 
-def _remove_foreign_hooks(spec: dict[str, Any]) -> None:
-    """Remove NVIDIA's prestart hooks: they would inject the container's GPUs a second time."""
+def _remove_foreign_hooks(spec: dict[str, Any], words: parse.Vocabulary) -> None:
+    """Remove the vendor's prestart hooks: they would inject the container's GPUs a second time."""
     stage = fastjson.array(spec, "hooks", "prestart")
     stage[:] = [
         hook
         for hook in stage
         if not (
             isinstance(hook, dict)
-            and str(hook.get("path")).rpartition("/")[2] in vocabulary.FOREIGN_HOOKS
+            and str(hook.get("path")).rpartition("/")[2] in words.foreign_hooks
         )
     ]

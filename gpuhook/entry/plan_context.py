@@ -12,7 +12,7 @@ from gpuhook.apply.spec import config_json
 from gpuhook.cdi.hot import registry
 from gpuhook.errors import GpuhookError
 from gpuhook.request import plan
-from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
+from gpuhook.vendors.hot import plan_nodes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,12 +56,11 @@ class PlanContext(VendorContext):
     """The context of the first vendor; `further` are those of the others that a plan considers."""
 
     __slots__ = ("further",)
-    node: NvidiaNode  # type: ignore[mutable-override] # it is not assigned again
 
     def __init__(
         self,
         settings: Settings,
-        node: NvidiaNode,
+        node: VendorNode,
         log: EngineLog,
         refresh: Callable[[Callable[[], bool]], str] | None = None,
         others: Sequence[VendorNode] = (),
@@ -93,15 +92,12 @@ def context_of(
 
     Unless `has_others`, which prefilter.FURTHER decides, there are only plans of the first vendor.
     """
-    others: Sequence[VendorNode] = ()
-    if has_others:
-        from gpuhook.vendors.hot import further_nodes  # most containers name one vendor
 
-        def load(vendor: str, way: str) -> Registry:
-            return registry.load(settings.spec_dirs, compile_spec, vendor, way)
+    def load(vendor: str, way: str) -> Registry:
+        return registry.load(settings.spec_dirs, compile_spec, vendor, way)
 
-        others = further_nodes.further_nodes(load)
-    return PlanContext(settings, NvidiaNode(settings, compile_spec), log, refresh, others)
+    others = plan_nodes.further_nodes(load) if has_others else ()
+    return PlanContext(settings, plan_nodes.first_node(settings, load), log, refresh, others)
 
 
 def sources_logged(

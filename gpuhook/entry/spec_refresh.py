@@ -71,4 +71,4 @@ def _lacks_specs(error: GpuhookError, node: VendorNode) -> bool:
         # The content of a broken file is not known.
         is_there = any(spec.kind == node.kind for spec in known) or found.broken
         return node.has_driver() and not is_there
-    return error.code == "GH1102" and any(map(node.is_stale, known))
+    return error.code == "GH1102" and any(map(node.changes, known))

@@ -12,7 +12,6 @@ from gpuhook.explain.pods import pod_requests
 from gpuhook.explain.trace import (
     contention,
     extras_trace,
-    further_trace,
     outcome,
     request_trace,
     requirement_trace,
@@ -23,7 +22,8 @@ from gpuhook.host.error_text import fault_document
 from gpuhook.node import spec_node
 from gpuhook.request import parse
 from gpuhook.request.replicas import device_of, replicas_of
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.catalogue import vendor_of_node
+from gpuhook.vendors.vendor_inventory import DriverVersion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,13 +52,14 @@ def explain_document(found: Iterable[SimulatedAnswer], target: ExplainedNode) ->
 
 
 def _node(target: ExplainedNode) -> dict[str, Any]:
-    node = target.facts
+    facts = target.facts
+    driver = DriverVersion() if facts is None else target.vendor.driver_version(facts)
     return {
         "by": target.source,
         "where": target.where,
-        "driver": node.driver.version if node else None,
-        "cuda": node.driver.cuda if node else None,
-        "gpus": further_trace.gpu_count(target),
+        "driver": driver.version,
+        "cuda": driver.api,
+        "gpus": sharing_trace.gpu_count(target),
         "notes": list(target.notes),
         "broken": [
             fault_document(spec.error)
@@ -90,28 +91,25 @@ def _container(
         "gpus": sharing_trace.described(sharing.gpus, target),
         "sources": [
             source
-            for verdict in answer.verdicts
+            for _, verdict in answer.judged
             for source in simulate.sources(verdict, answer.fault)
         ],
         "extras": found.extras,
         "capabilities": _capabilities(answer, found, target.context),
         "requirements": _requirements(answer, found, target),
         "devices": found.devices,
-        "specs": resolution_trace.spec_trace(found.grant, found.capabilities),
+        "specs": resolution_trace.spec_trace(found.grant, target.context.node, found.capabilities),
         "changes": _changes(answer),
         "replicas": sharing.replicas,
         "memory": sharing.memory,
-        "isolation": further_trace.isolated(
-            sharing_trace.isolated(
-                answer.asked,
-                sharing.gpus,
-                sharing.replicas,
-                sharing.memory,
-                question.plugin.devices,
-            ),
-            further_trace.device_ids(found.devices, target) | question.plugin.domains,
+        "isolation": sharing_trace.isolated(
+            answer.asked,
+            sharing.gpus,
+            sharing.replicas,
             sharing.memory,
-            target,
+            question.plugin.devices,
+            domains=sharing.domains | question.plugin.domains,
+            devices=target.devices,
         ),
         "route": outcome.route(answer),
         "ignored": request_trace.ignored_values(answer.asked, found.devices, target.context),
@@ -142,26 +140,28 @@ def _resolution(answer: SimulatedAnswer, context: PlanContext) -> _Resolution:
     capabilities = spec_node.known_capabilities(answer.asked, context)
     extras = extras_trace.extras_trace(answer, context)
     names = [
-        *extras_trace.requested_names(answer, node),
+        *request_trace.requested_names(answer.asked, answer.verdict, node),
         *extras_trace.granted_names(extras, node),
     ]
-    return _Resolution(
-        names,
-        capabilities,
-        extras,
-        request_trace.grant_of(answer, names, node, capabilities),
-        [
-            *resolution_trace.device_trace(names, node, capabilities, answer.verdict.chosen),
-            *further_trace.device_trace(answer),
-        ],
-    )
+    devices = resolution_trace.device_trace(names, node, capabilities, answer.verdict.chosen)
+    for one, verdict in answer.judged[1:]:
+        further = request_trace.requested_names(answer.asked, verdict, one.node)
+        devices += resolution_trace.device_trace(
+            further, one.node, spec_node.known_capabilities(answer.asked, one), verdict.chosen
+        )
+    grant = request_trace.grant_of(answer, names, node, capabilities)
+    return _Resolution(names, capabilities, extras, grant, devices)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sharing:
-    """The GPUs of a container by UUID, its replicas and its memory limits."""
+    """The GPUs of a container by UUID, its replicas and its memory limits.
+
+    `domains` are those of the vendors of the GPUs that its request names.
+    """
 
     gpus: list[str]
+    domains: dict[str, str]
     replicas: list[str]
     memory: list[dict[str, Any]]
 
@@ -169,20 +169,19 @@ class _Sharing:
 def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode) -> _Sharing:
     grant, question = found.grant, answer.question
     direct = question.plugin.direct_devices
-    gpus = [
-        *sharing_trace.gpus(grant, target),
-        *further_trace.device_ids(found.devices, target),
-        *direct,
-    ] or sharing_trace.held_devices(answer, target)
+    domains = sharing_trace.device_ids(found.devices, target)
+    gpus = [*domains, *direct] or sharing_trace.held_devices(answer, target)
     replicas = grant.replicas or replicas_of(
         answer.asked,
-        vocabulary.VOCABULARY,
         grant.devices,
         lambda: {*target.context.covered(found.nodes), *gpus},
     )
     own = [one for one in question.plugin.replicas if device_of(one) in direct or not replicas]
     return _Sharing(
-        list(dict.fromkeys(gpus)), list(dict.fromkeys([*replicas, *own])), _memory(answer, target)
+        list(dict.fromkeys(gpus)),
+        domains,
+        list(dict.fromkeys([*replicas, *own])),
+        _memory(answer, target),
     )
 
 
@@ -199,11 +198,21 @@ def _memory(answer: SimulatedAnswer, target: ExplainedNode) -> list[dict[str, An
 
 
 def _notes(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode) -> list[str]:
+    refused = [str(one["name"]) for one in found.devices if one["fault"]]
+    of_vendors = (
+        vendor_of_node(context.node).requests.notes(
+            answer.asked,
+            context.node,
+            target.facts if context is target.context else None,
+            refused,
+            has_devices=verdict.chosen is not None,
+        )
+        for context, verdict in answer.judged
+    )
     return [
         *answer.question.notes,
-        *sharing_trace.in_mig_mode(found.devices, target.facts),
+        *(note for notes in of_vendors for note in notes),
         *(f"{name} means {', '.join(full)}" for name, full in found.grant.short_forms.items()),
-        *extras_trace.jetpack_notes(answer, target.context.node),
     ]
 
 
@@ -212,7 +221,7 @@ def _capabilities(
 ) -> dict[str, Any]:
     environment = parse.environment(answer.asked)
     return {
-        "asked": environment.get(vocabulary.VOCABULARY.capabilities_env),
+        "asked": environment.get(context.node.vocabulary.capabilities_env),
         "rule": request_trace.rule_of(answer.asked, context),
         "effective": sorted(found.capabilities) if found.names else [],
         "left_out": resolution_trace.left_out(found.grant, context.node, found.capabilities),
@@ -224,14 +233,15 @@ def _requirements(
 ) -> dict[str, Any]:
     """Return the requirements, judged for the GPUs of the grant, the plugin and the engine."""
     plugin = answer.question.plugin.direct_devices
-    nodes = list(found.nodes or requirement_trace.nodes_of(plugin, target.facts))
+    nodes = found.nodes or requirement_trace.gpu_nodes(plugin, target.devices)
     if answer.has_engines_edits:
         nodes += oci_spec.device_paths(answer.before)
     engines = answer.question.plugin.cdi_devices or answer.has_engines_edits
+    judged = target.vendor.requests.judged_requirements(
+        parse.environment(answer.asked), target.facts, nodes
+    )
     return requirement_trace.requirement_trace(
-        parse.environment(answer.asked),
-        target.facts,
-        nodes,
+        judged,
         target.context.settings,
         is_given=bool(found.names or engines or answer.held),
     )

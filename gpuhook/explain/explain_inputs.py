@@ -21,7 +21,7 @@ from gpuhook.host.hot import fastjson
 from gpuhook.live import container_worker
 from gpuhook.request import parse
 from gpuhook.usage import injection_route
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def _json(raw: bytes) -> Any:
 def container_question(text: str, state_roots: Sequence[str]) -> Question:
     """Return the question of a running container; raises the faults of find() and config().
 
-    Raises GH1760 if its root file system does not answer. The edits of NVIDIA's runtime are removed
-    from its variables: the question has the original request.
+    Raises GH1760 if its root file system does not answer. The edits of a vendor's runtime are
+    removed from its variables: the question has the original request.
     """
     found = find.find(text, state_roots)
     spec = found.config()
@@ -90,7 +90,9 @@ def container_question(text: str, state_roots: Sequence[str]) -> Question:
         raise fault("GH1912", id=found.id)
     entry = ledger_changes.find_entry(found.state_root, found.id, found.pid) or {}
     held = injection_route.injected_devices(found, spec)
-    notes = [*_restore_request(spec), *_attach_notes(entry)]
+    names = [vendor.vocabulary.devices_env for vendor in vendors()]
+    restored = [note for name in names for note in _restore_request(spec, name)]
+    notes = [*restored, *_attach_notes(entry)]
     place = found.bundle or "."
     where = f"{found.id} ({found.engine or found.runtime or 'its runtime'}, pid {found.pid})"
     return Question(
@@ -117,9 +119,8 @@ def _has_root(bundle: str, spec: dict[str, Any]) -> bool:
     return bool(path) and os.path.isdir(os.path.join(bundle, path))
 
 
-def _restore_request(spec: dict[str, Any]) -> list[str]:
-    """Remove the `void` that NVIDIA's runtime appends to the requested devices; return a note."""
-    name = vocabulary.VOCABULARY.devices_env
+def _restore_request(spec: dict[str, Any], name: str) -> list[str]:
+    """Remove the `void` that a runtime has appended to the variable `name`; return a note."""
     if parse.environment(spec).get(name) != "void":
         return []
     env = spec["process"]["env"]

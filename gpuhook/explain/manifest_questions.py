@@ -10,16 +10,16 @@ from gpuhook.explain.pods import resource_names
 from gpuhook.explain.pods.container_spec import as_spec
 from gpuhook.explain.question import Question
 from gpuhook.host.hot import state
-from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.catalogue import vendor_of_node
+from gpuhook.vendors.plugin_place import PluginPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.explain.node_context import ExplainedNode
     from gpuhook.explain.pods.pod_requests import Allocated, PodRequest
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.vendor_part import VendorPart
 
 _IMAGE = "a manifest does not have the image's variables: pass them with --env"
@@ -61,10 +61,10 @@ def allotted(
 
     chosen = plugin_offer.configuration(plugin_config)
     parts, failures = _parts(target)
-    given = iter(_allocated(asked, target.facts, parts, failures, chosen))
-    placements = iter(pod_placements.pod_placements(asked, target.facts, chosen, host_root, parts))
-    own = target.facts.device_nodes if target.facts else ()
-    nodes = [*own, *(node for part in parts for node in part.device_nodes)]
+    unknown = _unknown(target, parts, failures)
+    given = iter(_allocated(asked, parts, unknown, chosen))
+    placements = iter(pod_placements.pod_placements(asked, parts, chosen, host_root))
+    nodes = [node for part in parts for node in part.device_nodes]
     done = []
     for one in found:
         if one.asked is not None:
@@ -79,36 +79,45 @@ def allotted(
 
 
 def _parts(target: ExplainedNode) -> tuple[tuple[VendorPart, ...], tuple[str, ...]]:
-    """Return the other vendors' parts of the node, and why some could not be read."""
+    """Return the vendors' known parts of the node, and why some could not be read."""
     from gpuhook.device_plugin import node_snapshot
 
-    if not target.context.further:  # a node that only the options of one driver describe
-        return (), ()
+    own = [] if target.facts is None else [target.vendor.inventory_part(target.facts)]
+    first = [replace(one, warnings=()) for one in own]  # the notes on the node have these
     inventory = None if target.is_here else target.where
-    return node_snapshot.take_parts(inventory, state.host_root())
+    # Without any, only the options of one driver describe the node.
+    others = [vendor_of_node(one.node) for one in target.context.further]
+    place = PluginPlace(state.host_root())
+    found, failures = node_snapshot.take_parts(others, inventory, place)
+    return (*first, *found), failures
+
+
+def _unknown(
+    target: ExplainedNode, parts: Sequence[VendorPart], failures: Sequence[str]
+) -> set[str]:
+    """Return the domains of the vendors whose GPUs are unknown.
+
+    The first vendor's GPUs are unknown without the facts, unless this machine has none.
+    """
+    unknown = {failure.partition(":")[0] for failure in failures}
+    known = {part.domain for part in parts}
+    if target.vendor.domain not in known and not target.vendor.absence(state.host_root()):
+        unknown.add(target.vendor.domain)
+    return unknown
 
 
 def _allocated(
     asked: Sequence[PodRequest],
-    node: Node | None,
     parts: Sequence[VendorPart],
-    failures: Sequence[str],
+    unknown: Collection[str],
     chosen: Configuration,
 ) -> list[Allocated | None]:
-    """Return the allocation of each container, None if the GPUs that it requests are unknown.
-
-    The first vendor's GPUs are unknown without `node`, unless this machine has none.
-    """
+    """Return the allocation of each container, None if the GPUs that it requests are unknown."""
     from gpuhook.explain.pods import pod_answers
-    from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 
-    if node is None and not parts:
+    if not parts:
         return [None] * len(asked)
-    first, *_ = vendors()
-    unknown = {failure.partition(":")[0] for failure in failures}
-    if node is None and not first.absence(state.host_root()):
-        unknown.add(first.domain)
-    given = pod_answers.of_pods(asked, node or Node(Driver()), chosen, parts)
+    given = pod_answers.of_pods(asked, parts, chosen)
     return [
         None
         if any(resource_names.vendor_of(name).domain in unknown for name in one.gpus)

@@ -13,19 +13,21 @@ from dataclasses import dataclass, replace
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
 from gpuhook.node.described_devices import further_devices
-from gpuhook.node.described_node import NAME, DescribedNode, Heard
-from gpuhook.node.spec_node import SpecNode
+from gpuhook.node.kept_log import KeptLog
+from gpuhook.node.spec_node import awaited_refreshes, first_node
 from gpuhook.usage import usage_devices
 from gpuhook.vendors import driver_worker
-from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.usage import nvidia_devices
+from gpuhook.vendors.catalogue import vendor_of, vendor_of_node
+from gpuhook.vendors.spec_choices import DESCRIBED
+from gpuhook.vendors.vendor_part import plugin_vendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpuhook.host.hot.settings import Settings
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.interface import VendorNode
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
     from gpuhook.vendors.usage_device import UsageDevice
 
 INVENTORY, SPECS, LIVE, NOTHING = "inventory", "specs", "live", "nothing"
@@ -36,14 +38,14 @@ DRIVER_SECONDS = 15.0  # a driver takes two seconds on a node with 16 GPUs
 class ExplainedNode:
     """The plan context of a node, and the facts of the node if known.
 
-    `source` is one of INVENTORY, SPECS, LIVE and NOTHING. A `settings_error` refuses each container
-    that requests a GPU.
+    `source` is one of INVENTORY, SPECS, LIVE and NOTHING. `facts` are the inventory of the first
+    vendor, whose own model it is. A `settings_error` refuses each container that requests a GPU.
     """
 
     context: PlanContext
     source: str
     where: str
-    facts: Node | None = None
+    facts: object | None = None
     notes: tuple[str, ...] = ()
     settings_error: GpuhookError | None = None
     devices: tuple[UsageDevice, ...] = ()  # of all vendors, as far as they are known
@@ -53,40 +55,54 @@ class ExplainedNode:
         """Whether this is the node of this machine, whose files can be read."""
         return self.source != INVENTORY
 
+    @property
+    def vendor(self) -> Vendor:
+        """The first vendor."""
+        return vendor_of_node(self.context.node)
 
-def other_node(node: Node, settings: Settings, where: str) -> ExplainedNode:
+    def node_of(self, qualified: str) -> VendorNode:
+        """Return the node with the devices of a vendor to which a qualified name belongs."""
+        nodes = [one.node for one in self.context.every()]
+        return next(node for node in nodes if node.serves(qualified))
+
+
+def other_node(node: object, settings: Settings, where: str) -> ExplainedNode:
     """Return the context of another node; raises what describing it raises."""
     devices = usage_devices.of_file(where)
     others = further_devices(settings, where)
-    described = DescribedNode(node, settings, is_elsewhere=True, may_be_empty=bool(devices))
-    context = PlanContext(settings, described, Heard(), others=others)
-    notes = tuple(described.warnings)
-    return ExplainedNode(context, INVENTORY, where, node, notes, devices=devices)
+    described = vendor_of(node).described_node(
+        node, settings, is_here=False, may_be_empty=bool(devices)
+    )
+    context = PlanContext(settings, described.node, KeptLog(), others=others)
+    return ExplainedNode(context, INVENTORY, where, node, described.warnings, devices=devices)
 
 
 def this_node(
-    settings: Settings, error: GpuhookError | None, ask: Callable[[], Node]
+    settings: Settings, error: GpuhookError | None, ask: Callable[[], object]
 ) -> ExplainedNode:
     """Return the context of this node; `ask` asks the driver if the node has no specs."""
-    node = SpecNode(settings)
-    context = PlanContext(settings, node, Heard(), others=further_devices(settings))
-    devices = usage_devices.known_devices().devices
+    node = first_node(settings)
+    context = PlanContext(settings, node, KeptLog(), others=further_devices(settings))
     where = ", ".join(_spec_paths(context))
     if where:
-        facts = nvidia_devices.recorded_node()
-        notes = (*_stale_specs(node), *_described(context))
+        facts = vendor_of_node(node).known_inventory()
+        devices = usage_devices.known_devices().devices
+        notes = (*_stale_specs(context), *_described(context))
         return ExplainedNode(context, SPECS, where, facts, notes, error, devices)
     dirs = ", ".join(settings.spec_dirs)
     try:
-        found = live_node(settings, error, ask, NAME)
+        found = live_node(settings, error, ask, DESCRIBED)
     except GpuhookError as failure:
         if notes := tuple(_described(context)):
-            return ExplainedNode(context, LIVE, NAME, None, notes, error, devices)
+            devices = usage_devices.known_devices().devices
+            return ExplainedNode(context, LIVE, DESCRIBED, None, notes, error, devices)
         note = f"no spec in {dirs}, and no facts: {failure.code}: {failure.message}"
+        devices = usage_devices.known_devices().devices
         return ExplainedNode(context, NOTHING, dirs, None, (note,), error, devices)
-    note = f"no spec of {node.kind} in {dirs}: the explanation uses {NAME}"
+    note = f"no spec of {node.kind} in {dirs}: the explanation uses {DESCRIBED}"
     more = tuple(_described(context))
     found.context.further = context.further
+    devices = usage_devices.of_inventory(found.facts)
     return replace(found, notes=(note, *more, *found.notes), devices=devices)
 
 
@@ -94,13 +110,13 @@ def _described(context: PlanContext) -> Iterator[str]:
     """Yield a note on each further vendor whose devices no spec of this node describes."""
     for one in context.further:
         with suppress(GpuhookError):
-            if any(spec.path == NAME for spec in one.node.registry().kind(one.node.kind)):
-                yield f"no spec of {one.node.kind} on this node: the explanation uses {NAME}"
+            if any(spec.path == DESCRIBED for spec in one.node.registry().kind(one.node.kind)):
+                yield f"no spec of {one.node.kind} on this node: the explanation uses {DESCRIBED}"
 
 
-def _stale_specs(specs: SpecNode) -> Iterator[str]:
+def _stale_specs(context: PlanContext) -> Iterator[str]:
     """Yield a note on each stale spec, which a create refreshes first."""
-    for path, changed in specs.await_refresh().items():
+    for path, changed in awaited_refreshes(context).items():
         yield (
             f"{path} is stale ({changed}): gpuhook-runtime runs `gpuhook refresh` before the "
             "container starts (cdi.onStale: refresh). This explanation uses the spec as it is; "
@@ -109,31 +125,34 @@ def _stale_specs(specs: SpecNode) -> Iterator[str]:
         )
 
 
-def with_facts(target: ExplainedNode, ask: Callable[[], Node]) -> ExplainedNode:
+def with_facts(target: ExplainedNode, ask: Callable[[], object]) -> ExplainedNode:
     """Return the context with the facts of the GPUs; `ask` asks the driver if they are missing."""
     if target.facts is not None or target.source != SPECS:
         return target
     try:
-        return replace(target, facts=_call_driver(ask))
+        facts = _call_driver(ask)
     except GpuhookError as error:
         note = f"GPU details unavailable: {error.code}: {error.message}"
         return replace(target, notes=(*target.notes, note))
+    return replace(target, facts=facts, devices=usage_devices.of_inventory(facts))
 
 
 def live_node(
-    settings: Settings, error: GpuhookError | None, ask: Callable[[], Node], where: str
+    settings: Settings, error: GpuhookError | None, ask: Callable[[], object], where: str
 ) -> ExplainedNode:
     """Return the context of the node that `ask` finds, without its specs.
 
     Raises what _call_driver() raises, and what describing the node raises.
     """
     node = _call_driver(ask)
-    described = DescribedNode(node, settings)
-    context = PlanContext(settings, described, Heard())
-    return ExplainedNode(context, LIVE, where, node, tuple(described.warnings), error)
+    vendor = vendor_of(node)
+    described = vendor.described_node(node, settings)
+    context = PlanContext(settings, described.node, KeptLog())
+    devices = vendor.inventory_devices(node)
+    return ExplainedNode(context, LIVE, where, node, described.warnings, error, devices=devices)
 
 
-def _call_driver(ask: Callable[[], Node]) -> Node:
+def _call_driver(ask: Callable[[], object]) -> object:
     """Return the node that `ask` finds in a child process: a driver may hang.
 
     Raises the faults of `ask`, GH1256 without an answer in DRIVER_SECONDS, and GH1257 if the child
@@ -146,7 +165,8 @@ def _spec_paths(context: PlanContext) -> list[str]:
     """Return the paths of the specs with GPUs, [] if a directory cannot be read."""
     paths: list[str] = []
     kinds = [(one.node, one.node.kind) for one in context.every()]
-    for node, kind in [*kinds, (context.node, vocabulary.PLUGIN_KIND)]:
+    plugins = f"{plugin_vendor(vendor_of_node(context.node).domain)}/gpu"
+    for node, kind in [*kinds, (context.node, plugins)]:
         with suppress(GpuhookError):
-            paths += [spec.path for spec in node.registry().kind(kind) if spec.path != NAME]
+            paths += [spec.path for spec in node.registry().kind(kind) if spec.path != DESCRIBED]
     return list(dict.fromkeys(paths))

@@ -22,7 +22,7 @@ from gpuhook.entry.create import WRAPPER, Create, Edited
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.explain import question as kinds
 from gpuhook.explain.dry_run_rootfs import EMPTY, RootfsDryRun
-from gpuhook.explain.trace import requirement_trace as requirement_facts
+from gpuhook.explain.trace import requirement_trace
 from gpuhook.host.hot import fastjson, state
 from gpuhook.host.hot.engine_log import as_fault
 from gpuhook.request import parse, plan, policy
@@ -50,8 +50,8 @@ class SimulatedAnswer:
 
     `fault` is why it would not start; then `after` equals `before`. `asked` is the spec with its
     request, without the edits of an earlier create. `changes` are in the root file system. `held`
-    are the devices of a running container, unless gpuhook-runtime would add them. `further` has the
-    verdicts on requests of further vendors' devices.
+    are the devices of a running container, unless gpuhook-runtime would add them. `judged` has the
+    verdict on the request of each vendor's devices, the first vendor's first.
     """
 
     question: Question
@@ -59,17 +59,16 @@ class SimulatedAnswer:
     after: dict[str, Any]
     asked: dict[str, Any]
     edited: Edited
-    verdict: Verdict
+    judged: tuple[tuple[VendorContext, Verdict], ...]
     changes: tuple[FileChange, ...] = ()
     warnings: tuple[GpuhookError, ...] = ()
     fault: GpuhookError | None = None
     held: InjectedDevices | None = None
-    further: tuple[tuple[VendorContext, Verdict], ...] = ()
 
     @property
-    def verdicts(self) -> list[Verdict]:
-        """The verdicts on the requests of all vendors' devices, the first vendor's first."""
-        return [self.verdict, *(verdict for _, verdict in self.further)]
+    def verdict(self) -> Verdict:
+        """The verdict on the request of the first vendor's devices."""
+        return self.judged[0][1]
 
     @property
     def has_engines_edits(self) -> bool:
@@ -91,8 +90,7 @@ def simulate(question: Question, target: ExplainedNode) -> SimulatedAnswer:
         after=before if trouble else after,
         asked=asked,
         edited=edited,
-        verdict=_verdict(asked, target.context),
-        further=tuple((one, _verdict(asked, one)) for one in target.context.further),
+        judged=tuple((one, _verdict(asked, one)) for one in target.context.every()),
         changes=tuple(changes),
         warnings=tuple(target.context.log.warnings[logged:]),
         fault=trouble,
@@ -140,7 +138,7 @@ def _refused_by_hook(
     """Return why the hook of a CDI spec that the engine applies would refuse the container."""
     if not any(map(target.context.node.serves, question.plugin.cdi_devices)):
         return None
-    nodes = requirement_facts.nodes_of(question.plugin.direct_devices, target.facts)
+    nodes = requirement_trace.gpu_nodes(question.plugin.direct_devices, target.devices)
     context = target.context
     try:
         required = plan.requirements(spec, context.settings, context.node)

@@ -25,7 +25,7 @@ from gpuhook.live import container_worker, remote_mounts, repair
 from gpuhook.node import spec_node
 from gpuhook.target import running_container
 from gpuhook.usage import injection_route
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.target.running_container import Target
 
-GPUHOOK, LEGACY, CDI = "gpuhook", "nvidia-legacy", "nvidia-cdi"
+GPUHOOK = "gpuhook"
 _PATIENCE = 5.0  # seconds for one container
 _AT_ONCE = min(4, os.cpu_count() or 1)
 _GAVE_UP = 4  # containers that do not answer, after which the rest is skipped
 _SHOWN = 4  # of a long list of driver files
 _OURS = ("gpuhook-prestart", "gpuhook-hook")
 _OF_CONTAINERS = "GH17"  # the block of faults of live containers
-_DENIED, _CONTROL = "GH1744", "/dev/nvidiactl"
+_DENIED = "GH1744"
 
 
 def inspect_all(state_roots: Sequence[str] = ()) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def inspect_all(state_roots: Sequence[str] = ()) -> dict[str, Any]:
     request GPUs, "trouble": those that cannot be read, each with where, code, message and hint}. A
     container has id, engine, runtime, pod, namespace, container, nodes (paths of the
     device nodes that it was assigned), missing and findings (each with code, message and hint),
-    injected_by (a list of "gpuhook", "nvidia-legacy", "nvidia-cdi"), and repairable: whether
+    injected_by (a list of "gpuhook" and vendors' stacks), and repairable: whether
     `gpuhook repair` restores what is missing. Raises GH1746 without permission.
     """
     living, broken = find.everything(state_roots)
@@ -181,41 +181,49 @@ def _denied(facts: dict[str, Any]) -> list[str]:
     """Return the nodes that a container's device cgroup denies although it has driver files.
 
     Every container with a GPU may open the control node: if that is denied, its rules were lost. On
-    a node without a spec, this is the only evidence for containers of NVIDIA's hook. A container
-    with the whole /dev of the host has no GPU and no driver files.
+    a node without a spec, this is the only evidence for containers of a vendor's prestart hook. A
+    container with the whole /dev of the host has no GPU and no driver files.
     """
     nodes, entry = facts["nodes"], facts["ledger"] or {}
     if not facts["mounts"] or entry.get("withdrawn"):
         return []
     denied = [node["path"] for node in nodes if not node["allowed"]]
-    return denied if _CONTROL in denied else []
+    return denied if any(vendor.traces.CONTROL_NODE in denied for vendor in vendors()) else []
 
 
 def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
     """Return the stacks that gave a container its GPUs, by config.json and the ledger.
 
-    config.json has the hooks of NVIDIA's toolkit, but no mark of its runtime's own changes. The
-    file of a hook shows whether gpuhook provides it under NVIDIA's name.
+    config.json has the hooks of a vendor's toolkit, but no mark of its runtime's own changes. The
+    file of a hook shows whether gpuhook provides it under the vendor's name.
     """
     prestart = injection_route.hook_paths(spec, "prestart")
     stages = ("createRuntime", "createContainer", "startContainer", "poststop")
     later = injection_route.hook_paths(spec, *stages)
-    foreign = [path for path in prestart if os.path.basename(path) in vocabulary.FOREIGN_HOOKS]
-    cdi = [path for path in later if os.path.basename(path) in injection_route.CDI_HOOKS]
+    known = vendors()
+    hooks = [
+        (path, vendor.traces.HOOK_INJECTOR)
+        for vendor in known
+        for path in prestart
+        if os.path.basename(path) in vendor.vocabulary.foreign_hooks
+    ]
+    hooks += [
+        (path, by)
+        for vendor in known
+        for path in later
+        if (by := vendor.traces.SPEC_HOOKS.get(os.path.basename(path)))
+    ]
+    others = [by for path, by in hooks if not is_ours(path)]
     found = []
     if (
         entry.get("route")
         or change_record.KEY in spec
         or hook_args.hooks_in(spec)
         or any(os.path.basename(path) in _OURS for path in prestart)
-        or any(map(is_ours, (*foreign, *cdi)))
+        or len(others) < len(hooks)
     ):
         found.append(GPUHOOK)
-    if any(not is_ours(path) for path in foreign):
-        found.append(LEGACY)
-    if any(not is_ours(path) for path in cdi):
-        found.append(CDI)
-    return found
+    return [*found, *dict.fromkeys(others)]
 
 
 def is_ours(path: str) -> bool:

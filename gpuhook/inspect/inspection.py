@@ -17,7 +17,6 @@ from gpuhook.loader.library_directory import is_library
 from gpuhook.request import parse
 from gpuhook.usage import injection_route
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.spec import injection_traces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,8 +44,11 @@ def inspect_container(
     are its limits. Raises OSError, and GH1732 if it ends meanwhile.
     """
     mounted = live.root.mounts()
+    traces = [vendor.traces for vendor in vendors()]
     mounts = [
-        mount_facts(mount) for mount in mounted if injection_traces.is_driver_mount(mount.target)
+        mount_facts(mount)
+        for mount in mounted
+        if any(one.is_driver_mount(mount.target) for one in traces)
     ]
     nodes = list(_nodes(live, {mount.target for mount in mounted}))
     return {
@@ -180,13 +182,17 @@ def _driver(mounts: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> dict[s
 
 def mount_facts(mount: Mount) -> dict[str, Any]:
     """Return a mount as schemas/inspect.json has it."""
+    # A program is mounted at a fixed name; the path of its source may have the version.
+    versions = (
+        vendor.traces.driver_version(path)
+        for path in (mount.target, mount.root)
+        for vendor in vendors()
+    )
     return {
         "path": mount.target,
         "source": mount.root,
         "options": mount.options,
-        # A program is mounted at a fixed name; the path of its source may have the version.
-        "version": injection_traces.driver_version(mount.target)
-        or injection_traces.driver_version(mount.root),
+        "version": next(filter(None, versions), None),
         "removed": mount.is_deleted,
     }
 

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 import gpuhook
 from gpuhook.errors import fault
-from gpuhook.host import documents
+from gpuhook.host import documents, installed_roots
 from gpuhook.host.hot import files
 from gpuhook.install.mounted_host import make_directories
-from gpuhook.vendors.nvidia.driver.driver_locations import INSTALLED_FILE
 
 SCHEMA = "gpuhook/tree/v1"
 DESCRIPTION = "tree.json"
@@ -140,4 +139,4 @@ def write_driver_file(tree: str, content: str) -> None:
 
 
 def _driver_path(tree: str) -> str:
-    return os.path.join(tree, "lib/gpuhook", INSTALLED_FILE)
+    return os.path.join(tree, "lib/gpuhook", installed_roots.FILE)

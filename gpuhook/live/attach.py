@@ -14,7 +14,7 @@ from gpuhook.memory_limits import attach_limits
 from gpuhook.request import plan, policy, replicas
 from gpuhook.request.resolve import Grant, resolve_names
 from gpuhook.target.running_container import ContainerNote, Report
-from gpuhook.vendors.warm import live_jobs as nvidia_live
+from gpuhook.vendors.warm import live_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def _injection(
 def _hotplug(target: Target, grant: Grant, todo: list[Jobs]) -> tuple[DesiredState, HotplugPlan]:
     """Return what the container is to have, and the plan that adds what it lacks."""
     held = target.held
-    wanted, reasons = nvidia_live.desired_state(held.root, grant.edits, todo, is_running=True)
-    nvidia_live.add_profile(wanted, held.root, todo, target.withdrawn)
+    wanted, reasons = live_jobs.desired_state(held.root, grant.edits, todo, is_running=True)
+    live_jobs.add_profile(wanted, held.root, todo, target.withdrawn)
     wanted.owner = oci_spec.owner(target.spec)
     wanted.denied = target.denied
     hotplug = hotplug_plan.plan(held, wanted)

@@ -22,9 +22,7 @@ from gpuhook.live.vendor_names import names_by_vendor
 from gpuhook.memory_limits import attach_limits
 from gpuhook.target.running_container import ContainerNote, Report
 from gpuhook.vendors.hot import rootfs_plan
-from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.warm import config_devices
-from gpuhook.vendors.warm import live_jobs as nvidia_live
+from gpuhook.vendors.warm import config_devices, live_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,12 +155,12 @@ class _Detach:
         """Return the step that removes the nodes from the application profile, if there is one."""
         target = self.target
         root = target.held.root
-        if not nvidia_live.has_profile(target.made) and not nvidia_live.shows_profile(root):
+        if not live_jobs.has_profile(target.made) and not live_jobs.shows_profile(root):
             return []
         gone = [*target.withdrawn, *(node["path"] for node in self.taken.nodes)]
         left = config_devices.without(target.granted, gone).get("deviceNodes") or []
         with target.held.as_root():
-            change = nvidia_live.profile_for(root, [node["path"] for node in left], gone)
+            change = live_jobs.profile_for(root, [node["path"] for node in left], gone)
             now = current(root, change.path)
         if now.summary() == change.summary():
             return []
@@ -175,7 +173,7 @@ class _Detach:
             return []
         known = {m["containerPath"] for m in self.target.by_config.get("mounts") or ()}
         mounts = [mount.target for mount in self.target.held.root.mounts()]
-        found = [path for path in mounts if vocabulary.is_driver_file(path) and path not in known]
+        found = [p for p in mounts if config_devices.is_driver_file(p) and p not in known]
         if not found:
             return []
         return [f"{len(found)} mounts of driver files remain: their origin is not recorded"]

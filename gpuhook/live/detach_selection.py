@@ -13,9 +13,9 @@ import stat
 from gpuhook.apply.live import hotplug_plan
 from gpuhook.apply.spec import oci_spec
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.live.common_edits import common_edits
 from gpuhook.request import replicas
 from gpuhook.request.resolve import NOTHING_BUT_FILES, resolve_names
-from gpuhook.vendors.nvidia.hot import node_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Taken:
 
     def has_taken(self, uuid: str) -> bool:
         """Return whether the GPU or instance of this UUID is removed."""
-        known = node_json.uuids()
+        known = self._node.noted_nodes()
         return self.is_gone(uuid) or any(known.get(node["path"]) == uuid for node in self.nodes)
 
     def _own(self, edits: ContainerEdits) -> dict[str, DeviceNode]:
@@ -101,7 +101,7 @@ class Taken:
     def _shared(self, held: dict[str, DeviceNode]) -> set[str]:
         """Return the nodes that belong to no single device: the control nodes."""
         try:
-            common = resolve_names(["none"], self._every, self._node).edits.get("deviceNodes") or []
+            common = common_edits(self._node).get("deviceNodes") or []
         except GpuhookError:  # no spec on this node: by their names
             return {path for path in held if not self._node.is_gpu_node(path)}
         return {*self._node.control_nodes, *(node["path"] for node in common)}
@@ -188,7 +188,7 @@ class Taken:
 
     def _node_of(self, held: dict[str, DeviceNode]) -> str:
         """Return a node that may be named, for an example."""
-        return next(filter(self._node.is_gpu_node, held), "/dev/nvidia0")
+        return next(filter(self._node.is_gpu_node, held), self._node.vocabulary.example_node)
 
 
 class Shares:

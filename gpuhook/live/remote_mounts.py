@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from gpuhook.apply.rootfs import loader_files
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import files
 from gpuhook.kernel import mountinfo
-from gpuhook.request.resolve import resolve_names
-from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.rootfs import egl_profile
-from gpuhook.vendors.nvidia.spec import injection_traces
+from gpuhook.live.common_edits import common_edits
+from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.warm import live_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,9 +22,6 @@ if TYPE_CHECKING:
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.kernel.mountinfo import Mount
     from gpuhook.target.running_container import Target
-
-_FIXED = (*injection_traces.NODE_DIRECTORIES, *loader_files.paths(), egl_profile.PATH)
-_EVERY = vocabulary.parse_capabilities("all")
 
 
 def require_none(target: Target, context: PlanContext | None) -> None:
@@ -48,11 +43,13 @@ def require_none(target: Target, context: PlanContext | None) -> None:
 
 def _paths(target: Target, mounts: list[Mount], context: PlanContext | None) -> Iterator[str]:
     """Yield the paths in a container that are read."""
-    yield from _FIXED
-    yield from (mount.target for mount in mounts if injection_traces.is_driver_mount(mount.target))
+    traces = [vendor.traces for vendor in vendors()]
+    yield from (path for one in traces for path in one.NODE_DIRECTORIES)
+    yield from live_jobs.paths()
+    yield from (m.target for m in mounts if any(one.is_driver_mount(m.target) for one in traces))
     edits = [target.granted]
     with suppress(GpuhookError):  # a node without a spec
-        edits += [resolve_names(["none"], _EVERY, context.node).edits] if context else []
+        edits += [common_edits(context.node)] if context else []
     for one in edits:
         yield from (mount["containerPath"] for mount in one.get("mounts") or ())
         yield from (node["path"] for node in one.get("deviceNodes") or ())

@@ -16,12 +16,11 @@ from gpuhook.apply.spec import oci_spec
 from gpuhook.entry import plan_context
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import settings
+from gpuhook.live.common_edits import common_edits
 from gpuhook.memory_limits import restore_limits
 from gpuhook.request import plan
-from gpuhook.request.resolve import resolve_names
 from gpuhook.target.running_container import ContainerNote, Report
-from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.warm import live_jobs as nvidia_live
+from gpuhook.vendors.warm import live_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,15 +32,13 @@ if TYPE_CHECKING:
     from gpuhook.request.resolve import Grant
     from gpuhook.target.running_container import Target
 
-_EVERY = vocabulary.parse_capabilities("all")
-
 
 def repair(
     target: Target, context: PlanContext | None, library: Callable[[], str], *, is_dry: bool
 ) -> Report:
     """Restore what the container was granted. All or nothing.
 
-    `library` finds the NVML for memory limits, for a container that has some.
+    `library` finds the driver's library for memory limits, for a container that has some.
     """
     lacking = missing(target, context)
     guarantee = context.settings.limits_guarantee if context else settings.AUTO
@@ -83,9 +80,9 @@ def missing(target: Target, context: PlanContext | None) -> HotplugPlan:
     if not edits.get("deviceNodes"):  # a killed detach leaves mounts without a device
         return hotplug_plan.HotplugPlan()
     edits = _credible(edits, target, context)
-    wanted, _ = nvidia_live.desired_state(target.held.root, edits, todo, is_running=True)
-    if nvidia_live.has_profile(target.made):
-        nvidia_live.renew_profile(wanted, target.held.root, target.withdrawn)
+    wanted, _ = live_jobs.desired_state(target.held.root, edits, todo, is_running=True)
+    if live_jobs.has_profile(target.made):
+        live_jobs.renew_profile(wanted, target.held.root, target.withdrawn)
     wanted.owner, wanted.is_mounted = oci_spec.owner(target.spec), True
     return hotplug_plan.plan(target.held, wanted)
 
@@ -99,7 +96,7 @@ def _credible(edits: ContainerEdits, target: Target, context: PlanContext | None
     driver: ContainerEdits = {}
     # Without a description of this node, its device nodes can be restored all the same.
     with suppress(GpuhookError):
-        driver = resolve_names(["none"], _EVERY, context.node).edits if context else {}
+        driver = common_edits(context.node) if context else {}
     sources = {mount["hostPath"] for mount in driver.get("mounts") or ()}
     kept = edits.copy()
     kept["mounts"] = [
@@ -111,7 +108,7 @@ def _credible(edits: ContainerEdits, target: Target, context: PlanContext | None
 
 
 def _given_by_others(target: Target, context: PlanContext) -> ContainerEdits:
-    """Return the edits of NVIDIA's own hook, {} if it did not inject any.
+    """Return the edits of the vendor's own hook, {} if it did not inject any.
 
     It leaves no trace in config.json. The container's request decides, within this node's policy,
     and only as far as the container shows an injection: driver files of the host are mounted in it,

@@ -26,7 +26,6 @@ from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.request import parse
 from gpuhook.request.memory_request import MemoryLimit, amount
 from gpuhook.vendors.hot.memory_vendors import by_vendor, vendor_of
-from gpuhook.vendors.nvidia.warm import nvml_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,8 +147,7 @@ def _doubt(found: Limits, gpu: str, cgroups: list[str], error: GpuhookError | OS
 def _opened(stack: ExitStack, context: PlanContext) -> LimitDrivers:
     if state.is_rootless():
         raise fault("GH1784", user=os.geteuid())
-    library = lambda: context.node.nvml() or nvml_library.find("/")  # noqa: E731
-    return stack.enter_context(LimitDrivers(library))
+    return stack.enter_context(LimitDrivers(context.node.driver_library))
 
 
 def _desired_limits(

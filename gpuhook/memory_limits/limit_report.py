@@ -86,14 +86,14 @@ class LimitReader:
 
     @cached_property
     def library(self) -> str:
-        """Return the path of NVML, "" if it is not found."""
+        """Return the path of the driver's library, "" if it is not found."""
         try:
             return self._find()
         except GpuhookError:
             return ""
 
     def find_library(self) -> str:
-        """Return the path of NVML. Raises GH1200 and GH1201."""
+        """Return the path of the driver's library. Raises GH1200 and GH1201."""
         return self.library or self._find()
 
     def driver(self, device: str) -> LimitDriver | None:

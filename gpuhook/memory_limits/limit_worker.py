@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class LimitWorker:
     """A vendor's LimitDriver in a child process. Raises its faults, and GH1256 to GH1258.
 
-    `domain` is the vendor's; `library` finds its driver's library, for a vendor that has one.
+    `domain` is the vendor's; `library` is that of open_driver().
     """
 
     def __init__(self, domain: str, library: Callable[[], str]) -> None:

@@ -57,8 +57,8 @@ class LostLimits:
 def lost_limits(target: Target, library: Callable[[], str], guarantee: str) -> Iterator[LostLimits]:
     """Yield the lost limits of a container, while their drivers are open.
 
-    `library` finds NVML; it is not called for a container without limits. `guarantee` is the
-    setting limits.guarantee.
+    `library` finds the driver's library; it is not called for a container without limits.
+    `guarantee` is the setting limits.guarantee.
     """
     found = LostLimits()
     records = limit_records.records_of(target.entry)

@@ -12,10 +12,9 @@ from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cdi.hot.registry import Registry
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
-from gpuhook.node.described_node import NAME
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.hot import further_nodes
-from gpuhook.vendors.spec_choices import SpecChoices
+from gpuhook.vendors.hot import plan_nodes
+from gpuhook.vendors.spec_choices import DESCRIBED, SpecChoices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def further_devices(
             return Registry(dirs, [], vendor, way).over([spec])
         return found if any(one.kind == spec.kind for one in found.all()) else found.over([spec])
 
-    return further_nodes.further_nodes(load, is_here=inventory is None)
+    return plan_nodes.further_nodes(load, is_here=inventory is None)
 
 
 def _spec(vendor: Vendor, inventory: str | None) -> Compiled | None:
@@ -62,6 +61,6 @@ def _spec(vendor: Vendor, inventory: str | None) -> Compiled | None:
             return None
         root = state.host_root()
         choices = SpecChoices(inventory, host_root=root, dev_root=root, has_numbers=bool(inventory))
-        return compiled_spec.of_spec(NAME, describe(choices).spec)
+        return compiled_spec.of_spec(DESCRIBED, describe(choices).spec)
     except GpuhookError:
         return None

@@ -40,7 +40,9 @@ class Vocabulary:
     are for extra_requests.py: `extras` has for each variable how it is read, the kind that it
     requests and the device of that kind; `extra_mounts` has the kind of the ids in a directory
     below `mount_prefix`. `normalized(names, where)` returns the names of a request in the core's
-    spelling, [] for none; a vendor without other spellings has None.
+    spelling, [] for none; a vendor without other spellings has None. `foreign_hooks` are the
+    programs of the vendor's own prestart hooks, which give a container its devices. `example_node`
+    is the path of a device's node, for messages.
     """
 
     driver: str
@@ -48,6 +50,7 @@ class Vocabulary:
     capabilities_env: str
     mount_prefix: str
     default_kind: str
+    example_node: str
     image_version_env: str
     image_requirement_env: str
     memory_request_env: str
@@ -56,6 +59,7 @@ class Vocabulary:
     extra_mounts: dict[str, str]
     privileged_kinds: tuple[str, ...]
     normalized: Callable[[list[str], str], list[str]] | None = None
+    foreign_hooks: tuple[str, ...] = ()
     # gpuhook's own, for the devices of any vendor.
     replicas_env = "GPUHOOK_REPLICAS"  # or a variable that begins so: replicas.py
     memory_prefix = "/var/run/gpuhook/memory"

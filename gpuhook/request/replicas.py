@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
-    from gpuhook.request.parse import Vocabulary
-
 SEPARATOR = "::"
 _MAX_DIGITS = 6
 
@@ -46,20 +44,19 @@ def _is_number(text: str) -> bool:
 
 def replicas_of(
     spec: dict[str, Any],
-    words: Vocabulary,
     devices: Iterable[str],
     others: Callable[[], Collection[str]],
 ) -> list[str]:
     """Return the replica ids in a container's variables, as far as the container has their devices.
 
     A device plugin names plain devices in the devices' variable, for runtimes that know no replica
-    ids, and the replicas in one whose name is `words.replicas_env` or begins so: the kubelet keeps
+    ids, and the replicas in one whose name is `replicas_env` or begins so: the kubelet keeps
     one value of a variable, and a container may have replicas of several resources. Any user can
     set them, so they only say which replica of a granted device is meant. `devices` are the
     qualified names of those; `others` returns their other names, such as the UUID of a GPU that was
     requested by its index, and is only called for a replica of none of `devices`.
     """
-    prefix = words.replicas_env
+    prefix = parse.Vocabulary.replicas_env
     found = parse.environment(spec).items()
     listed = ",".join([value for name, value in found if name.startswith(prefix)])
     names = dict.fromkeys(name.strip() for name in listed.split(",")[: parse.MAX_NAMES])

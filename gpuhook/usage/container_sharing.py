@@ -8,6 +8,7 @@ containers of the ledger hold is time-sliced.
 from __future__ import annotations
 
 import os
+from types import MappingProxyType
 
 from gpuhook.apply.spec import config_json
 from gpuhook.errors import GpuhookError
@@ -45,12 +46,15 @@ def sharing_of(
     limits: Iterable[Mapping[str, Any]] = (),
     *,
     parts: Collection[str] = (),
+    domains: Mapping[str, str] = MappingProxyType({}),
+    profiles: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """Return, for each of a container's `gpus`, how it is shared and the four answers.
 
     `spec` is its config.json. `holders` has the number of containers of each GPU. `limits` are the
     memory limits as `gpuhook ps` lists them: `gpu`, `limit` in bytes, `by` what enforces it, and
-    `trouble`. `parts` are the devices that are a part of a GPU.
+    `trouble`. `parts` are the devices that are a part of a GPU, `profiles` their kinds. `domains`
+    are those of the vendors of devices whose ids do not tell it.
     """
     by_gpu = {limit["gpu"]: limit for limit in limits}
     sliced = set(map(replicas.device_of, replicas_held))
@@ -61,6 +65,8 @@ def sharing_of(
             _sharing(spec, gpu, holders.get(gpu, 1), is_replica=gpu in sliced),
             by_gpu.get(gpu),
             is_part=gpu in parts,
+            profile=profiles.get(gpu, ""),
+            domain=domains.get(gpu) or vendor_of(gpu).domain,
         )
         for gpu in gpus
     ]
@@ -122,6 +128,8 @@ def _one(
     recorded: Mapping[str, Any] | None,
     *,
     is_part: bool,
+    profile: str,
+    domain: str,
 ) -> dict[str, Any]:
     limit = _limit(spec, gpu, recorded)
     bounded_by = recorded["by"] if recorded and limit else BY_NOBODY
@@ -131,8 +139,9 @@ def _one(
     if is_mig and sharing == EXCLUSIVE and not limit:
         bounded_by = BY_HARDWARE
     unheld = recorded["trouble"] if recorded else ""
-    use = SharedUse(sharing, bounded_by, is_part or is_mig, limit=limit, unheld=unheld)
-    answers = vendor_of_resource(vendor_of(gpu).domain).isolation(use)
+    is_part = is_part or is_mig
+    use = SharedUse(sharing, bounded_by, is_part, profile, limit=limit, unheld=unheld)
+    answers = vendor_of_resource(domain).isolation(use)
     return {
         "gpu": gpu,
         "sharing": sharing,

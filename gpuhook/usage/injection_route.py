@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers that have a GPU and no entry in the ledger: they got it from another stack.
 
-Sources are config.json, which NVIDIA's CDI mode and device plugins change, and the kernel's list of
-mounts, to which NVIDIA's legacy hook adds. No file in the container is opened: a file system of the
+Sources are config.json, which CDI and device plugins change, and the kernel's list of mounts, to
+which the prestart hook of a vendor adds. No file in the container is opened: a file system of the
 container may never answer.
 """
 
@@ -19,21 +19,18 @@ from gpuhook.host.hot import files, state
 from gpuhook.request import parse
 from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.spec import injection_traces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from gpuhook.containers.warm.runtime_state import Found
     from gpuhook.kernel.mountinfo import Mount
+    from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
-# NVIDIA's hook, which mounts into the container; edits of NVIDIA's CDI spec; gpuhook through an
-# engine, without an entry; unknown.
-LEGACY, CDI, OURS, UNKNOWN = "nvidia-legacy", "nvidia-cdi", "gpuhook", "unknown"
-CDI_HOOKS = ("nvidia-ctk", "nvidia-cdi-hook")
+OURS, UNKNOWN = "gpuhook", "unknown"  # gpuhook through an engine, without an entry
 _OUR_HOOK = "gpuhook-hook"
 _STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart")
 _NOTHING = ("", "void", "none")
@@ -49,7 +46,8 @@ class InjectedDevices:
     """The GPUs of a container: device nodes of single GPUs, and whether it has driver files.
 
     `is_everything`: it can open all devices of the host, as a privileged container can. `asked` has
-    the variables that request GPUs: their CDI kind, name and value.
+    the variables that request GPUs: their CDI kind, name and value. `given_by` is OURS, UNKNOWN, or
+    the stack of a vendor (ContainerTraces).
     """
 
     nodes: tuple[str, ...]
@@ -77,9 +75,9 @@ def injected_devices(found: Found, spec: Mapping[str, Any]) -> InjectedDevices:
     bound = [mount.target for mount in mounts if is_device_node(mount.target)]
     return InjectedDevices(
         nodes=tuple(dict.fromkeys((*by_config, *bound))),
-        has_driver=any(injection_traces.is_driver_mount(mount.target) for mount in mounts),
+        has_driver=any(one.is_driver_mount(m.target) for one in _traces() for m in mounts),
         is_everything=has_all_devices(spec, mounts),
-        given_by=_given_by(spec, set(filter(vocabulary.is_gpu_node, bound)) - set(by_config)),
+        given_by=_given_by(spec, set(bound) - set(by_config)),
         asked=_asked(spec),
     )
 
@@ -104,7 +102,6 @@ def entry(
         "nodes": list(has.nodes),
         "replicas": replicas_of(
             spec,
-            vocabulary.VOCABULARY,
             devices,
             lambda: [by_node[node] for node in has.nodes if node in by_node],
         ),
@@ -139,7 +136,7 @@ def _config_nodes(spec: Mapping[str, Any]) -> list[str]:
 def is_device_node(path: str) -> bool:
     """Return whether a path is that of the node of one device of this host, of any vendor."""
     root = state.host_root()
-    return any(vendor.traces.is_device_node(path, root) for vendor in vendors())
+    return any(one.is_device_node(path, root) for one in _traces())
 
 
 def has_all_devices(spec: Mapping[str, Any], mounts: Sequence[Mount] = ()) -> bool:
@@ -162,9 +159,24 @@ def _given_by(spec: Mapping[str, Any], bound_later: set[str]) -> str:
     if _OUR_HOOK in programs:
         return OURS
     # Root does not read the config.json of another user's container.
-    if programs.intersection(vocabulary.FOREIGN_HOOKS) or (spec and bound_later):
-        return LEGACY
-    return CDI if programs.intersection(CDI_HOOKS) else UNKNOWN
+    bound = bound_later if spec else ()
+    by_hook = (
+        vendor.traces.HOOK_INJECTOR for vendor in vendors() if _has_hook(vendor, programs, bound)
+    )
+    by_spec = (one.SPEC_HOOKS.get(name) for one in _traces() for name in programs)
+    return next(filter(None, (*by_hook, *by_spec)), UNKNOWN)
+
+
+def _has_hook(vendor: Vendor, programs: set[str], bound: Iterable[str]) -> bool:
+    """Return whether a vendor's prestart hook is in config.json, or has bound nodes of devices."""
+    root, traces = state.host_root(), vendor.traces
+    return not programs.isdisjoint(vendor.vocabulary.foreign_hooks) or any(
+        traces.is_device_node(path, root) for path in bound
+    )
+
+
+def _traces() -> list[ContainerTraces]:
+    return [vendor.traces for vendor in vendors()]
 
 
 def hooks(spec: Mapping[str, Any], *stages: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from gpuhook.host import documents
 from gpuhook.host.hot import files
 from gpuhook.request import replicas
 from gpuhook.usage import container_sharing
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,11 +105,12 @@ def _by_device(ids: Iterable[Any], devices: Collection[str]) -> dict[str, list[s
 def device_of(unit: str, devices: Collection[str] = ()) -> str:
     """Return the id of the device of a unit, "" for a unit that is not of a GPU.
 
-    >>> device_of("GPU-1::2"), device_of("eth0"), device_of("amdgpu_xcp_1::0", ["amdgpu_xcp_1"])
-    ('GPU-1', '', 'amdgpu_xcp_1')
+    >>> device_of("GPU-1::2"), device_of("eth0"), device_of("0000:03:00.0::0", ["0000:03:00.0"])
+    ('GPU-1', '', '0000:03:00.0')
     """
     device = replicas.device_of(unit) or unit
-    return device if device in devices or vocabulary.is_uuid(device) else ""
+    is_known = device in devices or any(vendor.is_device_id(device) for vendor in vendors())
+    return device if is_known else ""
 
 
 def unit_order(unit: str) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from gpuhook.memory_limits.warm import limit_records
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.usage import container_sharing
 from gpuhook.vendors import device_isolation
-from gpuhook.vendors.nvidia.hot import node_json
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def _turns() -> dict[str, dict[str, str]]:
 
     They are the values that the device plugin has set, else those that generate-cdi recorded.
     """
-    found = node_json.turns()
-    for (gpu, kind), note in saved_policies.read(recovery_evidence.read().boot).items():
+    found = {gpu: turns for vendor in vendors() for gpu, turns in vendor.noted_turns().items()}
+    for (gpu, kind), note in saved_policies.read(recovery_evidence.boot_id()).items():
         found.setdefault(gpu, {})[kind.replace(" ", "_")] = note.ours
     return found
 

@@ -60,6 +60,18 @@ def known_devices(library: str = "") -> NodeDevices:
     return NodeDevices(_merged(looks).devices, is_asked=False)
 
 
+def of_inventory(inventory: object) -> tuple[UsageDevice, ...]:
+    """Return the devices of this node: its vendor's as an inventory has them, and the others'."""
+    return merged(
+        {
+            vendor.name: vendor.inventory_devices(inventory)
+            if vendor.owns(inventory)
+            else _guarded(vendor, partial(_known, vendor, ""))().devices
+            for vendor in vendors()
+        }
+    )
+
+
 def of_file(name: str) -> tuple[UsageDevice, ...]:
     """Return the devices in an inventory file or profile; raises what load() of it raises."""
     return merged({vendor.name: vendor.file_devices(name) for vendor in vendors()})

@@ -11,6 +11,7 @@ from gpuhook.vendors.nvidia.nvidia_vendor import NvidiaVendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.vendors.interface import VendorNode
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 
@@ -40,3 +41,8 @@ def domain_in(name: str) -> str:
 def vendor_of(inventory: object) -> Vendor:
     """Return the vendor whose GPUs an inventory describes."""
     return next(vendor for vendor in vendors() if vendor.owns(inventory))
+
+
+def vendor_of_node(node: VendorNode) -> Vendor:
+    """Return the vendor whose devices a node has, whatever kind their specs have."""
+    return next(vendor for vendor in vendors() if vendor.vocabulary is node.vocabulary)

@@ -48,6 +48,9 @@ class VendorNode(Protocol):
     def is_here(self) -> bool:
         """Whether it is this machine, so that its /dev can be read."""
 
+    # The nodes of the other vendors of a plan: the first one serves what none of them serves.
+    others: Sequence[VendorNode]
+
     @property
     def apart(self) -> tuple[str, ...]:
         """The devices that `all` does not include."""
@@ -93,6 +96,15 @@ class VendorNode(Protocol):
     def covered(self, nodes: Collection[str]) -> frozenset[str]:
         """Return the names of the devices that have nodes, and all of them among `nodes`."""
 
+    def noted_nodes(self) -> dict[str, str]:
+        """Return the ids of the devices by their own nodes, as a record of the node has them.
+
+        {} for a vendor without such a record.
+        """
+
+    def driver_library(self) -> str:
+        """Return the host path of the driver's library, "" if it is unknown or there is none."""
+
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         """Return whether a config.json has device nodes of the vendor."""
 
@@ -130,8 +142,11 @@ class VendorNode(Protocol):
     def require_current(self, spec: Compiled) -> None:
         """Raise GH1120 if a spec without hooks describes another state of the host."""
 
-    def is_stale(self, spec: Compiled) -> bool:
-        """Return whether a spec is gpuhook's and describes another state of the host."""
+    def changes(self, spec: Compiled) -> list[str]:
+        """Return what changed on the host since gpuhook wrote a spec, [] for another program's."""
+
+    def await_refresh(self, spec: Compiled) -> None:
+        """Treat a spec as fresh: a create would write it again first."""
 
     def forget(self) -> None:
         """Drop cached specs after they were written again."""

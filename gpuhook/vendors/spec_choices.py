@@ -9,10 +9,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
 
+DEFAULT_HOOK_PATH = "/usr/bin/gpuhook-hook"  # in specs with hooks
+
 # Versions of CDI that differ in what a spec of device nodes can say: for podman 4.3, for podman
 # 4.6 and containerd 1.7 on, and for engines that add groups to a container's user.
 SPEC_VERSIONS = ("0.5.0", "0.6.0", "0.7.0")
 DEFAULT_VERSION = "0.6.0"
+DESCRIBED = "what generate-cdi would write"  # in place of the path of a spec file
 
 
 @dataclass(frozen=True, slots=True)

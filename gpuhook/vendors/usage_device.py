@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpuhook.errors import GpuhookError
 
 
@@ -17,6 +19,15 @@ class ProcessOnDevice:
     pid: int
     memory_bytes: int | None = None
     percent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTarget:
+    """A device to sample. `gpu` and `instance` are the GPU of a MIG instance and its ids there."""
+
+    uuid: str
+    gpu: str
+    instance: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +73,15 @@ class UsageLook:
     trouble: GpuhookError | None = None
     has_driver: bool = True
     warnings: tuple[str, ...] = ()
+
+
+def process_memory(uses: Iterable[ProcessOnDevice]) -> dict[int, int | None]:
+    """Return the bytes of each process, None if not reported.
+
+    A driver may list a process that computes and draws twice, each time with its total.
+    """
+    by_pid: dict[int, int | None] = {}
+    for use in uses:
+        before, now = by_pid.get(use.pid), use.memory_bytes
+        by_pid[use.pid] = now if before is None else max(before, now or 0)
+    return by_pid

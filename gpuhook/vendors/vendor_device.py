@@ -100,6 +100,16 @@ def bus_id(text: str) -> str:
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
 
 
+def capability(text: str | None) -> tuple[int, int] | None:
+    """Return a compute capability as numbers, None for another text.
+
+    >>> capability("7.5")
+    (7, 5)
+    """
+    major, _, minor = (text or "").partition(".")
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+
+
 def first_match(patterns: Iterable[tuple[str, str]], text: str) -> str | None:
     """Return the resource of the first pattern that matches all of `text`; * is any text."""
     return next((name for pattern, name in patterns if _matches(pattern, text)), None)

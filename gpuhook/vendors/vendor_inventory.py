@@ -6,6 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.interface import VendorNode
+
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
@@ -16,6 +20,25 @@ class NodePlace:
     host_root: str = "/"
     library: str | None = None  # the driver's library that reports the devices
     library_search_paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DriverVersion:
+    """The version of a driver, and the highest version of the vendor's API that it supports.
+
+    `api` is None if it is unknown, or if the driver does not limit it.
+    """
+
+    version: str | None = None
+    api: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDescription:
+    """A node by an inventory, and warnings about what its CDI spec leaves out."""
+
+    node: VendorNode
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpuhook.errors import GpuhookError
+
 
 class LinkScores(Protocol):
     """The distances of devices from each other."""
@@ -64,8 +66,10 @@ class ExporterWords:
 class VendorPart:
     """One vendor's GPUs at one moment.
 
-    `inventory` is the vendor's own model, and has the `lost` devices, too. `token` changes
-    with the devices, and is read without a driver call. `trouble` is why the driver serves no GPU.
+    `inventory` is the vendor's own model, with the paths of the host, and has the `lost` devices,
+    too. `token` changes with the devices, and is read without a driver call. `trouble` is why the
+    driver serves no GPU. `error` is why its library did not answer: the devices are unknown, or
+    those of before.
     """
 
     domain: str  # "amd.com"
@@ -78,6 +82,18 @@ class VendorPart:
     device_nodes: tuple[NumberedNode, ...] = ()  # as far as they exist
     lost: Mapping[str, str] = field(default_factory=dict)  # reasons by UUID
     warnings: tuple[str, ...] = ()
+    error: GpuhookError | None = None
+    has_hardware: bool = True  # the node has a GPU or the driver of the vendor
+    library: str = ""  # the path of the driver's library, "" for a vendor without
+    files_trouble: str = ""  # why the driver's files are unknown
+
+
+@dataclass(frozen=True, slots=True)
+class DriverMounts:
+    """Mounts of a driver's files, (host path, path in containers), and the variables they need."""
+
+    mounts: tuple[tuple[str, str], ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

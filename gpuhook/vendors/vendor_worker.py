@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-SECONDS = 10.0
-
 
 def call_vendor(vendor: Vendor, call: Callable[[], T]) -> T:
-    """Return what `call` returns; raises its faults, and vendor.no_answer() after SECONDS."""
+    """Return what `call` returns; raises its faults, and vendor.no_answer() too late.
+
+    The deadline is the vendor's patience. Without one, the vendor itself has one for its driver.
+    """
+    if vendor.patience is None:
+        return call()
     try:
-        return call_in_child(call, SECONDS)
+        return call_in_child(call, vendor.patience)
     except NoAnswerError as error:
-        raise vendor.no_answer(error, SECONDS) from error
+        raise vendor.no_answer(error, vendor.patience) from error

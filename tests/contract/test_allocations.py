@@ -18,6 +18,7 @@ from gpuhook.device_plugin.config.configuration import Configuration, Flags, Plu
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.inventory.inventory import Node
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 from tests.contract import engines
 from tests.contract.bundles import Bundles
 from tests.contract.cri import cri_of
@@ -58,14 +59,18 @@ class PluginNode:
         specs = Specs()
         if any(strategy.startswith("cdi-") for strategy in strategies):
             specs = self.write_specs()
-        return allocate(self.resource, ids, contexts.context(configuration, self.node, specs))
+        part = nvidia_part.part(self.node)
+        return allocate(self.resource, ids, contexts.context(configuration, part, specs))
 
-    def write_specs(self, hooks: str = "gpuhook") -> Specs:
+    def write_specs(self, *, has_hooks: bool = True) -> Specs:
         """Write the plugin's CDI specs to the directory of the node's own spec."""
-        hook = plugin_specs.Hook(hooks, str(self.installation.bindir / "gpuhook-hook"))
+        path = str(self.installation.bindir / "gpuhook-hook")
+        hook = plugin_specs.Hook(path if has_hooks else None)
         root = self.installation.node.host_root
         place = str(self.installation.specs)
-        specs = plugin_specs.update(self.node, (), hook, directory=place, host_root=root)
+        part = nvidia_part.part(self.node)
+        devices = self.resource.devices
+        specs = plugin_specs.update(part, devices, (), hook, directory=place, host_root=root)
         assert specs.trouble == ""
         return specs
 
@@ -84,7 +89,7 @@ def node_by_host_paths(node8: Installation, tmp_path_factory: pytest.TempPathFac
     where = host_paths.places(Flags(driver_root=node.driver_root, plugin=own), node.host_root)
     assert where.driver == where.dev == str(mounted)
     discovered = discover.node(discover.Roots(where.driver, where.dev, node.host_root))
-    translated = host_paths.at_host(discovered, where)
+    translated = nvidia_part.at_host(discovered, where)
     assert str(mounted) in repr((discovered.device_nodes, discovered.files))
     assert str(mounted) not in repr((translated.device_nodes, translated.files))
     return translated
@@ -220,7 +225,7 @@ def test_podman_resolves_the_cdi_names(
     installation = plugin.installation
     installation.spec.unlink()
     allocation = plugin.allocate_replicas([plugin.replica(4, 2)], "cdi-cri")
-    plugin.write_specs(hooks)
+    plugin.write_specs(has_hooks=hooks == "gpuhook")
     view = engines.podman(
         tmp_path / "podman",
         root_of(kind),

@@ -20,12 +20,12 @@ from gpuhook.device_plugin.api_server.node_label import CONFIG_LABEL
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.launch_options import Launch
-from gpuhook.device_plugin.labels.node_labels import LabelFacts, labels
 from gpuhook.device_plugin.offer import offered_devices
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.device_plugin.offer.preferred_allocation import preferred
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, Node
+from gpuhook.vendors.nvidia.labels.label_facts import LabelFacts
 from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import TIME_SLICING, PluginProcess
@@ -35,6 +35,7 @@ from tests.simulated.node import SimulatedNode, make_node
 from tests.unit import api_stand_in
 from tests.unit.api_stand_in import ApiStandIn, Asked
 from tests.unit.choosing import Table, ids, whole
+from tests.unit.device_plugin.labels.nvidia_labelling import labels
 from tests.waiting import Changes, eventually
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"

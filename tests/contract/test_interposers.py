@@ -12,6 +12,7 @@ from gpuhook.device_plugin.allocate.allocation_context import Specs
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.offer import resources
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 from tests.contract import compiled
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation
@@ -50,7 +51,7 @@ def test_configured_interposer_is_loaded_before_the_driver(
     file.write_text(CONFIGURATION.format(place=place))
     configuration = config_source.load(ConfigSource(file=str(file)), strict=True).configuration
     (resource,) = resources.offered(apart.node.node, configuration).resources
-    context = contexts.context(configuration, apart.node.node, Specs())
+    context = contexts.context(configuration, nvidia_part.part(apart.node.node), Specs())
     allocation = allocate(resource, [f"{uuid}::1"], context)
 
     runs = [["/dlprobe", "libcuda.so.1", "libnvidia-ml.so.1"]]

@@ -19,7 +19,8 @@ from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
 from gpuhook.node import tree_worker
-from gpuhook.vendors import usage_worker, vendor_worker
+from gpuhook.vendors import usage_worker
+from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.amd.inventory import patient_inventory
 from gpuhook.vendors.nvidia.generate import driver_spec
 from tests.contract.fuse import silent
@@ -37,9 +38,9 @@ FIRST = "0000:c3:00.0"
 DOCTOR = ("doctor", "--checks", "amd.answers", "-o", "json")
 # In each Python process with this directory in its path.
 IMPATIENT = f"""\
-import gpuhook.device_plugin.driver_calls as driver_calls
 import gpuhook.device_plugin.metrics.scrape as scrape
-driver_calls.SECONDS = scrape.TIMEOUT = {SHORT}
+from gpuhook.vendors.amd.amd_vendor import AmdVendor
+AmdVendor.patience = scrape.TIMEOUT = {SHORT}
 """
 
 
@@ -52,7 +53,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedNode:
         monkeypatch.setenv(f"GPUHOOK_{name}_ROOT", value)
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setattr(usage_worker, "PATIENCE", SHORT)
-    for module in (patient_inventory, tree_worker, vendor_worker):
+    monkeypatch.setattr(AmdVendor, "patience", SHORT)
+    for module in (patient_inventory, tree_worker):
         monkeypatch.setattr(module, "SECONDS", SHORT)
     return made
 

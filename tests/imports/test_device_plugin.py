@@ -15,7 +15,7 @@ HEAVY |= {"decimal"}
 LATER = {
     "gpuhook.cdi.spec_file",
     "gpuhook.device_plugin.api_server.client",
-    "gpuhook.device_plugin.labels.node_labels",
+    "gpuhook.device_plugin.labels.label_parts",
     "gpuhook.device_plugin.mps.mps_daemon",
     "gpuhook.device_plugin.allocate.plugin_specs",
 }

@@ -24,7 +24,7 @@ from gpuhook.explain import explain_graph, explain_inputs, node_context, simulat
 from gpuhook.explain.text import explain_text
 from gpuhook.host.hot import settings
 from gpuhook.node import settings_file
-from gpuhook.node.described_node import Heard
+from gpuhook.node.kept_log import KeptLog
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 LIB = "/usr/lib/x86_64-linux-gnu"
@@ -275,7 +275,7 @@ def _configure(node: Path, document: dict[str, Any]) -> None:
 def _create(node: Path, bundle: Path) -> GpuhookError | None:
     """Run gpuhook-runtime's code for `create`; return why the container is refused, or None."""
     command = oci_command.parse(["create", "--bundle", str(bundle), "one"])
-    launcher, log = str(node / "bin/gpuhook-runtime"), Heard()
+    launcher, log = str(node / "bin/gpuhook-runtime"), KeptLog()
     try:
         runtime._prepare(command, launcher, log)
     except GpuhookError as error:

@@ -19,6 +19,7 @@ from gpuhook.device_plugin.config.gpuhook_section import (
     Guard,
 )
 from gpuhook.device_plugin.guard import guard_policy
+from gpuhook.device_plugin.guard.device_processes import DeviceProcesses
 from gpuhook.device_plugin.guard.guard_loop import GuardInput, GuardLoop
 from gpuhook.device_plugin.guard.guard_policy import SETTLED
 from tests.depth import depth
@@ -296,7 +297,8 @@ class Scenario:
         world.attempts = set()
         oracle.sample(is_new=self.is_new)
         due = set() if is_disturbed else self._due()
-        question = GuardInput(Driver(world), world.holdings(), world.units(), TARGETS)
+        processes = DeviceProcesses((Driver(world),), TARGETS)
+        question = GuardInput(processes, world.holdings(), world.units())
         taken = self.watch.round(question)
         self.is_new = not taken.is_needed
         for order, _error in taken.failed:

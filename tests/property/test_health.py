@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from gpuhook.device_plugin.config.gpuhook_section import Health
 from gpuhook.device_plugin.health.gpu_health import GpuHealth
 from gpuhook.device_plugin.health.health_marks import Evidence, document, from_document
-from gpuhook.device_plugin.health.nvml_watcher import XidReport
 from gpuhook.device_plugin.offer.offered_devices import Device
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from gpuhook.vendors.nvidia.plugin.nvml_watcher import XidReport
 
 NODE = Evidence("boot", "driver", {"GPU-0": "slot"})
 UUIDS = [f"GPU-{n}" for n in range(3)]

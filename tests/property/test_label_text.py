@@ -8,9 +8,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.device_plugin.labels import label_text
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdDriver, AmdGpu, AmdNode
 from gpuhook.vendors.amd.labels import amd_labels
+from gpuhook.vendors.labels import label_text
 
 # The validation of label values in Kubernetes' apimachinery.
 VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")

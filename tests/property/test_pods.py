@@ -21,7 +21,7 @@ from gpuhook.explain.pods.pod_requests import document as pod_document
 from gpuhook.explain.text import pod_text
 from gpuhook.host.quantity import quantity
 from tests.unit.explain.test_pod_answers import SCHEMA
-from tests.unit.offering import H100
+from tests.unit.offering import H100, part_of
 
 KEYS = [
     "kind",
@@ -118,7 +118,9 @@ def _read(text: str) -> tuple[PodRequest, ...]:
 @given(st.one_of(st.text(), ANYTHING.map(yaml.safe_dump), PODS.map(yaml.safe_dump)))
 def test_any_read_manifest_is_explained(text: str) -> None:
     found = _read(text)
-    for request, allocated in zip(found, of_pods(found, H100, Configuration()), strict=True):
+    for request, allocated in zip(
+        found, of_pods(found, [part_of(H100)], Configuration()), strict=True
+    ):
         document = json.loads(json.dumps(pod_document(request, allocated)))
         jsonschema.validate(document, SCHEMA)
         list(pod_text.lines(document))
@@ -146,7 +148,9 @@ def test_yaml_and_json_of_a_pod_give_the_same_requests(pod: dict[str, object]) -
 def test_only_units_of_init_containers_are_allocated_again(pod: dict[str, object]) -> None:
     found = _read(yaml.safe_dump(pod, sort_keys=False))
     allocated_units: set[str] = set()
-    for request, allocated in zip(found, of_pods(found, H100, Configuration()), strict=True):
+    for request, allocated in zip(
+        found, of_pods(found, [part_of(H100)], Configuration()), strict=True
+    ):
         units = set(allocated.units)
         assert len(units) == sum(len(answer.units) for answer in allocated.answers)
         if request.kind != "init":

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin.driver_memory import DriverUsage
 from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
 from gpuhook.device_plugin.guard.guard_shares import LimitedUnit
 from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits, unambiguous
@@ -19,7 +18,8 @@ from gpuhook.device_plugin.metrics.cgroup_names import Membership
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
-from gpuhook.vendors.nvidia.usage.process_memory import SampleTarget
+from gpuhook.vendors.nvidia.usage.process_memory import memory_by_pid
+from gpuhook.vendors.usage_device import SampleTarget
 
 GIB = 1 << 30
 INSTANCE = (1, 0)
@@ -210,7 +210,7 @@ class World(Processes):
         return True
 
 
-class Driver(DriverUsage):
+class Driver:
     """The driver of a world."""
 
     def __init__(self, world: World) -> None:
@@ -221,5 +221,6 @@ class Driver(DriverUsage):
         with self.world.opened():
             yield
 
-    def processes(self, uuid: str) -> tuple[ProcessUse, ...] | None:
-        return self.world.processes_of(uuid)
+    def memory(self, target: SampleTarget) -> dict[int, int | None] | None:
+        with self.opened():  # as each call of NVML
+            return memory_by_pid(self.world.processes_of, target)

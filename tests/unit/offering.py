@@ -10,12 +10,19 @@ from gpuhook.device_plugin.config.configuration import Configuration, Flags
 from gpuhook.device_plugin.config.gpuhook_section import Own
 from gpuhook.device_plugin.config.sharing_section import TIME_SLICING, SharedResource, Sharing
 from gpuhook.device_plugin.offer.resources import Offer, offered
+from gpuhook.vendors.catalogue import vendor_of
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu, MigInstance, Node
+from gpuhook.vendors.vendor_part import VendorPart
 
 T4 = dump_file.load("t4")
 H100 = dump_file.load("h100x8")
 GPU = "nvidia.com/gpu"
+
+
+def part_of(node: Node) -> VendorPart:
+    """Return the part of a node with these GPUs."""
+    return vendor_of(node).inventory_part(node)
 
 
 def with_gpus(node: Node, *gpus: Gpu) -> Node:

@@ -22,7 +22,6 @@ from gpuhook.usage import node_usage
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.compare.node_comparison import NodeComparison
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 _NO_LIBRARY = "GH1200"
 _MACHINE = (console.JSON, console.YAML)
@@ -94,7 +93,7 @@ def compare(
     ctx.exit(_print(compared_node, results, output, no_headers=no_headers))
 
 
-def _load(options: dict[str, Any]) -> Node:
+def _load(options: dict[str, Any]) -> object:
     """Return the node of the options; GH1942 if it has no driver."""
     try:
         return node_options.load_node(**options, require_nodes=False, warn_of_losses=False)

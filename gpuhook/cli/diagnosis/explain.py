@@ -27,7 +27,7 @@ from gpuhook.host.hot import settings
 from gpuhook.live import container_worker
 from gpuhook.node import settings_file
 from gpuhook.request import parse
-from gpuhook.vendors.nvidia.hot import requirements
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def explain(
     system_mounts.require()
     asked = _questions(what, state_roots, is_imagined=bool(env or annotations or mounts))
     target = _explained_node(ctx, node)
-    if any(one.asked or requirements.required_terms(parse.environment(one.spec)) for one in asked):
+    if any(one.asked or _has_requirements(one) for one in asked):
         load = partial(node_options.load_node, **node, require_nodes=False)
         target = node_context.with_facts(target, load)
     image_env = [f"{name}={value}" for name, value in env.items()]
@@ -191,6 +191,13 @@ def explain(
     else:
         _print(document, form)
     ctx.exit(0 if explain_document.is_well(document) else 1)
+
+
+def _has_requirements(asked: Question) -> bool:
+    """Return whether the image requires something of a vendor's driver."""
+    environment = parse.environment(asked.spec)
+    judged = (one.requests.judged_requirements(environment, None, ()) for one in vendors())
+    return any(one.items for one in judged)
 
 
 def _explained(

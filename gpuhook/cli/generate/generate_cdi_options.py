@@ -17,13 +17,9 @@ from gpuhook.vendors.nvidia.generate import toolkit_switches
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.spec import device_selection
-from gpuhook.vendors.nvidia.spec.generate_options import (
-    DEFAULT_HOOK_PATH,
-    DEFAULT_STRATEGIES,
-    HOOKS,
-)
+from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_STRATEGIES, HOOKS
 from gpuhook.vendors.nvidia.warm import hook_names
-from gpuhook.vendors.spec_choices import DEFAULT_VERSION, SPEC_VERSIONS
+from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH, DEFAULT_VERSION, SPEC_VERSIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -207,14 +207,13 @@ def _validate(path: str, given: OptionValues, output: str, *, print_config: bool
 def _on_node(
     name: str, configuration: Configuration, reading: ConfigReading, path: str
 ) -> tuple[ConfigFinding, ...]:
-    """Return the findings for the node of an inventory; raises what dump_file.load() does."""
+    """Return the findings for the node of an inventory; raises what dumped_part() does."""
     from gpuhook.device_plugin import node_config_check
     from gpuhook.vendors.catalogue import vendors
-    from gpuhook.vendors.nvidia.inventory import dump_file
 
     parts = (vendor.dumped_part(name) for vendor in vendors())
-    others = [part.inventory for part in parts if part is not None]
-    return node_config_check.findings(dump_file.load(name), configuration, reading, path, *others)
+    first, *others = [part.inventory for part in parts if part is not None]
+    return node_config_check.findings(first, configuration, reading, path, *others)
 
 
 def _unchecked(path: str, configuration: Configuration, *, err: bool) -> None:

@@ -22,13 +22,14 @@ from gpuhook.device_plugin.config.overrides import read_overrides
 from gpuhook.device_plugin.config.plugin_options import LABEL_OPTIONS, OPTIONS
 from gpuhook.device_plugin.labels import feature_file
 from gpuhook.device_plugin.labels.label_parts import label_parts, merged
-from gpuhook.device_plugin.labels.node_labels import LabelFacts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import DriverError, FileError, GpuhookError
 from gpuhook.host import console
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.nvidia.plugin import nvidia_part
+from gpuhook.vendors.plugin_place import PluginPlace
 from gpuhook.vendors.vendor_worker import call_vendor
 
 TYPE_CHECKING = False
@@ -219,11 +220,9 @@ def _labels(configuration: Configuration, start: int, node_of: dict[str, Any]) -
     except FileError as error:  # the MIG strategy single cannot offer these GPUs together
         offered, warnings = (), (error.message,)
     parts = label_parts(
-        node,
-        others,
+        [nvidia_part.part(node), *others],
         offered,
         configuration,
-        facts=lambda: _facts(node, node_of, flags.gfd.machine_type_file),
         host_root=None if node_of["inventory"] is not None else node_of["host_root"],
         call=call_vendor,
         timestamp=None if flags.gfd.no_timestamp else start,
@@ -241,27 +240,20 @@ def _labels(configuration: Configuration, start: int, node_of: dict[str, Any]) -
 def _vendor_parts(node_of: dict[str, Any]) -> list[VendorPart]:
     """Return the parts of the vendors whose driver need not be called."""
     dump, host_root, dev_root = (node_of[key] for key in ("inventory", "host_root", "dev_root"))
+    others = [vendor for vendor in vendors() if not vendor.traces.HAS_FILES]
     if dump is not None:
-        dumped = (vendor.dumped_part(dump) for vendor in vendors())
+        dumped = (vendor.dumped_part(dump) for vendor in others)
         return [part for part in dumped if part is not None]
     found = []
-    for vendor in vendors():
+    place = PluginPlace(host_root, dev_root)
+    for vendor in others:
         try:
-            part = call_vendor(vendor, partial(vendor.plugin_part, host_root, dev_root))
+            part = call_vendor(vendor, partial(vendor.plugin_part, place))
         except Exception as error:  # a bug, too, must not affect another vendor
             click.echo(f"warning: {vendor.title}: {error}", err=True)
         else:
             found += [] if part is None else [part]
     return found
-
-
-def _facts(node: Node, node_of: dict[str, Any], machine_file: str) -> LabelFacts:
-    """Return the facts of this machine; none for the node of --inventory."""
-    if node_of["inventory"] is not None:
-        return LabelFacts()
-    from gpuhook.device_plugin.labels import label_facts
-
-    return label_facts.facts(node, node_of["host_root"], machine_file)
 
 
 def _write(update: _Update, show: Callable[[dict[str, str]], str], found: dict[str, str]) -> None:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.cli.generate import generate_section
+from gpuhook.host import installed_roots
 from gpuhook.host.hot import settings, settings_environment
 from gpuhook.host.suggestion import nearest
-from gpuhook.node import settings_file
-from gpuhook.vendors.nvidia.driver import driver_locations
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.node import settings_file, spec_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,12 +36,11 @@ def values(document: Mapping[str, object]) -> list[ShownSetting]:
     """Return all settings of a node whose file has `document`; raises GH1533."""
     of_environment = settings_environment.values(os.environ)
     chosen = settings.overridden(settings.from_document(dict(document)))
-    chosen.default_kind = chosen.default_kind or vocabulary.VOCABULARY.default_kind
+    chosen.default_kind = spec_node.first_node(chosen).kind
     variables = {one[0]: name for name, one in settings_environment.VARIABLES.items()}
     lines = _lines()
-    installed = dict(
-        zip(("driver_root", "dev_root"), driver_locations.installed_roots(), strict=True)
-    )
+    roots = installed_roots.installed_roots()
+    installed = dict(zip(("driver_root", "dev_root"), roots, strict=True))
     found = []
     for (section, key), attribute in settings.KEYS.items():
         origin = lines.get((section, key), DEFAULT)
@@ -50,7 +48,7 @@ def values(document: Mapping[str, object]) -> list[ShownSetting]:
             origin = variables[attribute]
         value = getattr(chosen, attribute)
         if origin == DEFAULT and installed.get(attribute) and not chosen.driver_root:
-            value, origin = installed[attribute], driver_locations.installed_file()
+            value, origin = installed[attribute], installed_roots.installed_file()
         found.append(ShownSetting(section, key, value, origin))
     return [*found, *_generate(document, lines)]
 

@@ -12,26 +12,23 @@ import click
 
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compile as compiler
-from gpuhook.cdi.hot import registry
 from gpuhook.cli.options import parameters
 from gpuhook.containers import find, state_search
 from gpuhook.entry import cold_command
-from gpuhook.entry.plan_context import PlanContext
+from gpuhook.entry.plan_context import context_of
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.host import console
 from gpuhook.host.error_text import worded
 from gpuhook.host.warm.terminal_log import TerminalLog
 from gpuhook.node import settings_file
-from gpuhook.vendors.hot import further_nodes
-from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from gpuhook.cdi.hot.registry import Registry
     from gpuhook.cli.options.parameters import F
+    from gpuhook.entry.plan_context import PlanContext
 
 _MAX_LINE = 4096
 _NAMES = """\
@@ -136,22 +133,6 @@ def names_of(devices: Sequence[str]) -> list[str]:
     return names
 
 
-class _KeptNode(NvidiaNode):
-    """This node by its specs, read once: a command runs for a short time."""
-
-    _registry: Registry | None = None
-
-    def registry(self) -> Registry:
-        """Return the registry of this node's CDI specs."""
-        if self._registry is None:
-            self._registry = super().registry()
-        return self._registry
-
-    def forget(self) -> None:
-        """Forget the specs; the next call of registry() reads them again."""
-        self._registry = None
-
-
 def context(*, may_refresh: bool = False) -> PlanContext:
     """Return the plan context of this node, with its settings; GH1530 if they are broken.
 
@@ -159,11 +140,7 @@ def context(*, may_refresh: bool = False) -> PlanContext:
     """
     refresh = cold_command.Compiler(sys.argv[0]).refresh if may_refresh else None
     chosen = settings_file.of_node()
-    others = further_nodes.further_nodes(
-        lambda vendor, way: registry.load(chosen.spec_dirs, _compile, vendor, way)
-    )
-    node = _KeptNode(chosen, _compile)
-    return PlanContext(chosen, node, TerminalLog("gpuhook"), refresh, others)
+    return context_of(chosen, TerminalLog("gpuhook"), _compile, refresh, has_others=True)
 
 
 def _compile(path: str) -> None:

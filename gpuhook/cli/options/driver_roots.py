@@ -29,13 +29,13 @@ def driver_roots(
     """
     if driver_root is not None:
         return driver_root, dev_root
-    from gpuhook.vendors.nvidia.driver import driver_locations
-
     if is_here:
+        from gpuhook.host import installed_roots
+
         chosen = _settings()
         root, default_dev_root = chosen.driver_root, chosen.dev_root
         if not root:
-            root, installed_dev_root = driver_locations.installed_roots()
+            root, installed_dev_root = installed_roots.installed_roots()
             default_dev_root = default_dev_root or installed_dev_root
         dev_root = dev_root if dev_root is not None else default_dev_root or None
         if root:
@@ -55,9 +55,9 @@ def container_roots(host_root: str = "/") -> tuple[str | None, str | None]:
 
 def _root_with_driver(search_paths: tuple[str, ...]) -> str:
     """Return the directory of this host that has a driver, "/" if none has one."""
-    from gpuhook.vendors.nvidia.driver import driver_locations
+    from gpuhook.vendors.catalogue import vendors
 
-    found = driver_locations.roots_with_driver(search_paths)
+    found = [root for vendor in vendors() for root in vendor.driver_roots(search_paths)]
     if len(found) > 1:
         others = ", ".join(found[1:])
         console.warn(

@@ -13,7 +13,6 @@ from click.core import ParameterSource
 
 from gpuhook.host import suggestion
 from gpuhook.host.hot import state
-from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,16 +130,20 @@ def capabilities(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> frozenset[str] | None:
     """Return the capabilities of --driver-capabilities, None without it; else a usage error."""
-    return (
-        None if capability_list(ctx, param, value) is None else vocabulary.parse_capabilities(value)
-    )
+    if capability_list(ctx, param, value) is None:
+        return None
+    from gpuhook.vendors.catalogue import vendors
+
+    return frozenset().union(*(vendor.parse_capabilities(value) for vendor in vendors()))
 
 
 def capability_list(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Return --driver-capabilities unchanged; a usage error for an unknown or no capability."""
     if value is None:
         return None
-    known = (*vocabulary.CAPABILITIES, "all")
+    from gpuhook.vendors.catalogue import vendors
+
+    known = (*(word for vendor in vendors() for word in vendor.capability_words), "all")
     named = [word.strip() for word in value.split(",") if word.strip()]
     unknown = [word for word in named if word not in known]
     if unknown or not named:

@@ -16,8 +16,8 @@ from gpuhook.compare.items.compare_item import (
     compare_words,
 )
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.hot import rootfs_plan
-from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile
+from gpuhook.vendors import job_effects, known_difference
+from gpuhook.vendors.known_difference import ADDED_VARIABLE, Difference
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.compare.expected_injection import ExpectedInjection
 
-_KEY = b"ModifyDeviceFiles:"
 _MAX_PARAMS = 1 << 16
 
 
@@ -45,26 +44,26 @@ def variables(
             yield Item(VARIABLE, name, SAME, value, value)
             continue
         there = ", then ".join(values)
-        yield compare_words(
-            VARIABLE, name, there, value, known_differences.variable(name, values, by)
-        )
+        difference = Difference(known_difference.VARIABLE, name, tuple(values))
+        reason = known_differences.reason(by, difference)
+        yield compare_words(VARIABLE, name, there, value, reason)
     others = [entry for entry in env if entry in expected.foreign.variables and entry not in added]
     for entry in dict.fromkeys((*added, *others)):
         name, _, value = entry.partition("=")
         if name not in ours:
             there = value or "empty"
-            yield compare_words(
-                VARIABLE, name, there, "", known_differences.added_variable(name, by)
-            )
+            reason = known_differences.reason(by, Difference(ADDED_VARIABLE, name))
+            yield compare_words(VARIABLE, name, there, "", reason)
 
 
 def groups(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
     """Yield the groups that opening a node needs; every process may use those of root."""
     needed = [gid for gid in expected.edits.get("additionalGids") or () if gid]
     own = identities(held) if needed else Identities(frozenset(), frozenset())
-    reason = known_differences.of_toolkit(by, "group") if 0 in own.users else ""
     for gid in needed:
         there = "member" if gid in own.groups else ""
+        difference = Difference(known_difference.GROUP, str(gid))
+        reason = known_differences.reason(by, difference) if 0 in own.users else ""
         yield compare_words(GROUP, str(gid), there, "member", reason)
 
 
@@ -73,38 +72,33 @@ def effects(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
     yield from _mask(held, by, expected)
     if not expected.edits:
         return
-    there = "written" if held.root.status(egl_profile.PATH) is not None else ""
-    has_egl = any(rootfs_plan.needs_profile_of(job) for job in expected.todo)
-    if there or has_egl:
-        ours = "written" if has_egl else ""
+    there = "written" if held.root.status(job_effects.PROFILE) is not None else ""
+    written = (there,) if there else ()
+    has_profile = job_effects.has_profile(expected.todo)
+    if there or has_profile:
+        ours = "written" if has_profile else ""
         yield compare_words(
             PROFILE,
-            egl_profile.PATH,
+            job_effects.PROFILE,
             there,
             ours,
-            known_differences.profile(by, there),
+            known_differences.reason(by, Difference(known_difference.PROFILE, there=written)),
         )
 
 
 def _mask(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
     try:
-        text = held.root.read(driver_params.PATH, _MAX_PARAMS)
+        text = held.root.read(job_effects.MASKED, _MAX_PARAMS)
     except (OSError, GpuhookError):
         text = None
     if text is None:
         return  # no driver, or no /proc in the container
-    there = "masked" if _value(text) != b"1" else ""
-    if any(job.driver_params and driver_params.masked(job.host_root) for job in expected.todo):
-        yield compare_words(MASK, driver_params.PATH, there or "ModifyDeviceFiles: 1", "masked")
-    elif expected.edits and there and held.root.is_mounted(driver_params.PATH):
-        yield compare_words(MASK, driver_params.PATH, there, "", known_differences.mask(by))
-
-
-def _value(text: bytes) -> bytes:
-    for line in text.split(b"\n"):
-        if line.startswith(_KEY):
-            return line[len(_KEY) :].strip()
-    return b""
+    there = "masked" if job_effects.is_masked(text) else ""
+    if job_effects.masks(expected.todo):
+        yield compare_words(MASK, job_effects.MASKED, there or "ModifyDeviceFiles: 1", "masked")
+    elif expected.edits and there and held.root.is_mounted(job_effects.MASKED):
+        reason = known_differences.reason(by, Difference(known_difference.MASK))
+        yield compare_words(MASK, job_effects.MASKED, there, "", reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,7 @@ from gpuhook.compare.items import node_specs
 from gpuhook.request import parse
 from gpuhook.usage import injection_route
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.driver import hookless_mounts
-from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.spec import injection_traces
+from gpuhook.vendors.known_difference import ENGINE, OURS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
 
     from gpuhook.compare.items.node_specs import NodeSpec
 
-OURS, LEGACY, CDI, UNKNOWN, NOBODY = "gpuhook", "nvidia-legacy", "nvidia-cdi", "unknown", "nobody"
-ENGINE = "gpuhook-cdi"  # the engine, from a CDI spec of gpuhook
+UNKNOWN, NOBODY = "unknown", "nobody"
 
 
 def injector_of(
@@ -33,13 +30,14 @@ def injector_of(
     mounts: Iterable[str],
     specs: Iterable[NodeSpec] = (),
 ) -> str:
-    """Return the program that added the GPUs of a container: a constant of this module or a vendor.
+    """Return the program that added the GPUs of a container, by its name in comparisons.
 
-    `spec` is its config.json, `entry` its entry in the ledger; `nodes` are the drivers' device
-    nodes in it, `mounts` the paths of mounted driver files; `specs` are the node's CDI specs of
-    vendors whose GPUs need device nodes alone. NVIDIA's CDI modes, also through an
-    engine, leave hooks of nvidia-cdi-hook or nvidia-ctk in config.json. The legacy hook leaves no
-    edits there: only the hook itself, if a runtime added it, and mounts that config.json lacks.
+    It is gpuhook, a vendor's, UNKNOWN or NOBODY. `spec` is its config.json, `entry` its entry in
+    the ledger; `nodes` are the drivers' device nodes in it, `mounts` the paths of mounted driver
+    files; `specs` are the node's CDI specs of vendors whose GPUs need device nodes alone. A
+    vendor's specs of driver files, also through an engine, leave hooks in config.json. A prestart
+    hook leaves no edits there: only the hook itself, if a runtime added it, and mounts that
+    config.json lacks.
     """
     held = set(mounts)
     is_recorded = change_record.KEY in spec
@@ -48,18 +46,34 @@ def injector_of(
     if is_recorded or entry.get("nodes") or entry.get("live"):
         return OURS
     is_given = bool(held) or any(map(injection_route.is_device_node, nodes))
-    # A runtime in legacy mode adds its hook to all containers, and for graphics other hooks too.
-    if is_given and any(
-        os.path.basename(path) in vocabulary.FOREIGN_HOOKS
-        for path in injection_route.hook_paths(spec, "prestart")
-    ):
-        return LEGACY
-    if any(map(_is_cdi_hook, injection_route.hooks(spec, "createContainer"))):
-        return CDI
-    if not is_given:
-        return NOBODY
-    is_legacy = bool(held and spec) and held.isdisjoint(destinations(spec))
-    return LEGACY if is_legacy else _by_hook(spec) or _by_spec(spec, nodes, specs) or UNKNOWN
+    # A runtime adds its prestart hook to all containers, and for graphics other hooks too.
+    by = (_by_prestart(spec) if is_given else "") or _by_spec_hook(spec)
+    if by or not is_given:
+        return by or NOBODY
+    return _by_mounts(spec, held) or _by_hook(spec) or _by_spec(spec, nodes, specs) or UNKNOWN
+
+
+def _by_prestart(spec: dict[str, Any]) -> str:
+    """Return the vendor's prestart hook in config.json, "" for none."""
+    programs = {os.path.basename(path) for path in injection_route.hook_paths(spec, "prestart")}
+    known = (one for one in vendors() if not programs.isdisjoint(one.vocabulary.foreign_hooks))
+    return next((one.traces.HOOK_INJECTOR for one in known), "")
+
+
+def _by_spec_hook(spec: dict[str, Any]) -> str:
+    """Return the vendor's tool whose CDI spec has added one of its hooks, "" for none."""
+    hooks = injection_route.hooks(spec, "createContainer")
+    programs = [os.path.basename(name) for hook in hooks for name in _programs(hook)]
+    known = {name: by for one in vendors() for name, by in one.traces.SPEC_HOOKS.items()}
+    return next((known[name] for name in programs if name in known), "")
+
+
+def _by_mounts(spec: dict[str, Any], held: Collection[str]) -> str:
+    """Return the vendor's hook that has mounted driver files which config.json lacks, else ""."""
+    if not spec or not held or not destinations(spec).isdisjoint(held):
+        return ""
+    known = (one.traces for one in vendors() if any(map(one.traces.is_driver_mount, held)))
+    return next((traces.HOOK_INJECTOR for traces in known), "")
 
 
 def _by_spec(spec: dict[str, Any], nodes: Collection[str], specs: Iterable[NodeSpec]) -> str:
@@ -78,8 +92,10 @@ def _by_hook(spec: dict[str, Any]) -> str:
 
 
 def destinations(spec: dict[str, Any]) -> set[str]:
-    """Return the destinations of the driver's mounts in config.json."""
-    return set(filter(injection_traces.is_driver_mount, _destinations(spec)))
+    """Return the destinations of the drivers' mounts in config.json."""
+    traces = [vendor.traces for vendor in vendors()]
+    places = _destinations(spec)
+    return {place for place in places if any(one.is_driver_mount(place) for one in traces)}
 
 
 def _destinations(spec: dict[str, Any]) -> list[str]:
@@ -91,14 +107,18 @@ def _destinations(spec: dict[str, Any]) -> list[str]:
 def _is_hookless(spec: dict[str, Any]) -> bool:
     """Return whether config.json has the variable and the mounts of a CDI spec without hooks.
 
-    CUDA images have the variable, too.
+    Images have such a variable, too.
     """
-    directory = hookless_mounts.DIRECTORY + "/"
-    has_mounts = any(place.startswith(directory) for place in _destinations(spec))
-    return has_mounts and hookless_mounts.ENV in parse.variables(spec)
+    places, env = _destinations(spec), parse.variables(spec)
+    return any(
+        traces.HOOKLESS_VARIABLE in env
+        and any(place.startswith(f"{traces.HOOKLESS_DIRECTORY}/") for place in places)
+        for traces in (vendor.traces for vendor in vendors())
+        if traces.HOOKLESS_VARIABLE
+    )
 
 
-def _is_cdi_hook(hook: dict[str, Any]) -> bool:
+def _programs(hook: dict[str, Any]) -> list[str]:
+    """Return the path of a hook, and its name in its arguments."""
     args = hook.get("args")
-    named = [hook.get("path"), *(args[:1] if isinstance(args, list) else ())]
-    return any(os.path.basename(str(name)) in injection_route.CDI_HOOKS for name in named)
+    return [str(name) for name in (hook.get("path"), *(args[:1] if isinstance(args, list) else ()))]

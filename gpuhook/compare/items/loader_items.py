@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from posixpath import dirname, join, normpath
 
-from gpuhook.compare.items import injector, known_differences
+from gpuhook.compare.items import known_differences
 from gpuhook.compare.items.compare_item import DIFFERS, LIBRARY, LINK, SAME, Item, compare_words
 from gpuhook.host.hot.files import MAX_LINKS
 from gpuhook.inspect.loader_view import LoaderView
 from gpuhook.loader import library_directory
+from gpuhook.vendors import known_difference
 from gpuhook.vendors.hot import rootfs_plan
+from gpuhook.vendors.known_difference import Difference
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from gpuhook.compare.expected_injection import ExpectedInjection
 
 Identity = tuple[int, int]  # of a file: device and inode
-DEBIAN = "/nvidia/current/"  # libcuda's directory in Debian's packages
 NARROW = " (32-bit)"
 _NOT_THERE = "not found by the loader"
 
@@ -122,7 +123,8 @@ class Side:
         shown = there or (f"no readable cache: {trouble}" if trouble else _NOT_THERE)
         reason = known_differences.missing(path, self._by, self._expected)
         if not there and self.is_musl and self.found(path) == self.identity(end):
-            reason = reason or known_differences.name_on_musl(self._by)
+            name_on_musl = Difference(known_difference.MUSL_NAME, name)
+            reason = reason or known_differences.reason(self._by, name_on_musl)
         return Item(LIBRARY, name, DIFFERS, shown, path, reason)
 
     def link(self, path: str, target: str, end: str, *, is_versioned: bool) -> Item:
@@ -130,17 +132,15 @@ class Side:
         found = self.found(path)
         if found is not None and found == self.identity(end):
             return Item(LINK, path, SAME, target, target)
-        reason = known_differences.link(path, self._by, is_versioned=is_versioned)
-        directory = self._directory()
-        is_debian = directory.endswith(DEBIAN[:-1]) and not path.startswith(directory + "/")
-        if self._by == injector.CDI and is_debian and self.found(end) is not None:
-            reason = known_differences.plugin_link(path)
+        difference = Difference(
+            known_difference.LINK,
+            path,
+            mounts=tuple(self._files),
+            is_versioned=is_versioned,
+            is_mounted=self.found(end) is not None,
+        )
+        reason = known_differences.reason(self._by, difference)
         return compare_words(LINK, path, "another file" if found else "", target, reason)
-
-    def _directory(self) -> str:
-        """Return the directory of libcuda, "" without a mounted one."""
-        libcuda = (path for path in self._files if "/libcuda.so." in path)
-        return dirname(next(libcuda, ""))
 
     def identity(self, path: str, *, is_whole: bool = False) -> Identity | None:
         """Return the file at `path` with gpuhook: the host's, or the image's.

@@ -8,8 +8,9 @@ import os
 from gpuhook.compare.items import known_differences
 from gpuhook.compare.items.compare_item import MOUNT, compare_words
 from gpuhook.inspect import inspection
-from gpuhook.vendors.nvidia.hot.rootfs import driver_params
-from gpuhook.vendors.nvidia.spec import injection_traces
+from gpuhook.vendors import job_effects
+from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.known_difference import MOVED, Difference
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class ContainerMounts:
         self._by = by
         # The last mount at a path hides the others.
         self._there = {
-            mount["path"]: mount for mount in there if mount["path"] != driver_params.PATH
+            mount["path"]: mount for mount in there if mount["path"] != job_effects.MASKED
         }
         self._all = {mount.target: mount.options for mount in held.root.mounts()}
         self._matched: set[str] = set()
@@ -74,7 +75,7 @@ class ContainerMounts:
         return found
 
     def _others(self, expected: ExpectedInjection) -> dict[str, dict[str, Any]]:
-        """Return the mounts of the driver by their source, or by a spec of NVIDIA."""
+        """Return the mounts of the driver by their source, or by a spec of a vendor."""
         hosts = [mount["hostPath"] for mount in expected.whole.get("mounts") or ()]
         known = {one for one in map(_identity, hosts) if one is not None}
         mounts = self._spec.get("mounts")
@@ -89,11 +90,11 @@ class ContainerMounts:
         remote = _remote(mounts_there, known)
         for mount in mounts_there:
             place = mount.target
-            if place in self._there or place == driver_params.PATH or place.startswith(_NO_FILES):
+            if place in self._there or place == job_effects.MASKED or place.startswith(_NO_FILES):
                 continue
             is_asked = bool(known) and not any(one.is_over(place) for one in remote)
             is_drivers = is_asked and self._identity(place) in known
-            if is_drivers or place in named or injection_traces.driver_version(mount.root):
+            if is_drivers or place in named or _driver_version(mount.root):
                 found[place] = inspection.mount_facts(mount)
         return found
 
@@ -123,7 +124,7 @@ class ContainerMounts:
         if elsewhere:
             self._matched.add(elsewhere)
             self.moved.add(target)
-            reason = known_differences.moved(target.rpartition("/")[2], self._by)
+            reason = known_differences.reason(self._by, Difference(MOVED, target))
             return compare_words(MOUNT, target, f"at {elsewhere}", ours, reason)
         self.bad.add(target)
         reason = known_differences.missing(target, self._by, expected)
@@ -179,9 +180,12 @@ def _known_options(options: Iterable[str]) -> list[str]:
 def _description(mount: dict[str, Any]) -> str:
     """Describe a mount by the path in its file system, as the kernel reports it."""
     gone: str = " (removed on the host)" if mount["removed"] else ""
-    version = injection_traces.driver_version(mount["source"]) or injection_traces.driver_version(
-        mount["path"]
-    )
+    version = _driver_version(mount["source"]) or _driver_version(mount["path"])
     of = f" of driver {version}" if version else ""
     name = str(mount["source"])
     return f"{name}{of} {','.join(_known_options(mount['options'].split(',')))}".rstrip() + gone
+
+
+def _driver_version(path: str) -> str:
+    """Return the version of a vendor's driver in a path, "" for none."""
+    return next(filter(None, (vendor.traces.driver_version(path) for vendor in vendors())), "")

@@ -12,6 +12,8 @@ from gpuhook.compare.items.compare_item import ACCESS, NODE, compare_words
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel.bpf import device_filter
 from gpuhook.kernel.bpf.device_filter import Rule
+from gpuhook.vendors import known_difference
+from gpuhook.vendors.known_difference import MODE, Difference
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def _access(spec: dict[str, Any], path: str, want: DeviceNode, by: str) -> Itera
     """Yield the difference of the permissions in config.json that is harmless for `by`."""
     there = node_specs.accesses(spec, [path]).get(path, "")
     ours = want.get("permissions") or ""
-    reason = known_differences.of_toolkit(by, "access")
+    reason = known_differences.reason(by, Difference(known_difference.ACCESS, path))
     if there and ours and there != ours and reason:
         yield compare_words(ACCESS, f"{path} in config.json", there, ours, reason)
 
@@ -86,7 +88,7 @@ def _pair(
         yield compare_words(NODE, path, "", ours)
         return
     is_usable = _is_alike(have, want) and _may_open(held, have)
-    reason = known_differences.of_toolkit(by, "mode") if is_usable else ""
+    reason = known_differences.reason(by, Difference(MODE, path)) if is_usable else ""
     yield compare_words(NODE, path, _there(have), ours, reason)
     if _is_alike(have, want) and held.rules.version != "none":
         access = "allowed" if have["allowed"] else f"denied ({have['reason']})"

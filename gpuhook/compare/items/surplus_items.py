@@ -14,9 +14,10 @@ import stat
 import time
 from posixpath import basename, dirname
 
-from gpuhook.compare.items import injector, known_differences, loader_items
+from gpuhook.compare.items import known_differences, loader_items
 from gpuhook.compare.items.compare_item import LIBRARY, LINK, compare_words
 from gpuhook.usage import injection_route
+from gpuhook.vendors.known_difference import LINK_ELSEWHERE, MOVED_LINK, Difference
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,14 +116,19 @@ class _Surplus:
                 continue
             if file in self._mounts.unexpected or not (file or path in known):
                 continue
-            if self._by == injector.LEGACY and self._is_moved(path, end):
+            if self._is_moved(path, end) and self._reason(MOVED_LINK, path):
                 continue
-            plain = path.replace(loader_items.DEBIAN, "/")
             is_whole = self._leads(whole, path, end)
-            if self._by == injector.CDI and not is_whole and self._leads(whole, plain, end):
-                yield compare_words(LINK, path, target, "", known_differences.plugin_link(plain))
+            others = (one for one in whole if basename(one) == basename(path))
+            elsewhere = tuple(one for one in others if self._leads(whole, one, end))
+            reason = "" if is_whole else self._reason(LINK_ELSEWHERE, path, elsewhere)
+            if reason:
+                yield compare_words(LINK, path, target, "", reason)
             else:
                 yield self._item(LINK, path, target, path, is_whole=is_whole)
+
+    def _reason(self, what: str, path: str, there: tuple[str, ...] = ()) -> str:
+        return known_differences.reason(self._by, Difference(what, path, there))
 
     def _leads(self, links: dict[str, str], path: str, end: loader_items.Identity) -> bool:
         """Return whether a link of gpuhook for all capabilities leads to the file `end`."""

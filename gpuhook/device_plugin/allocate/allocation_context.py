@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from gpuhook.device_plugin.allocate import driver_mounts
-from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec
-from gpuhook.device_plugin.config.configuration import LIST_STRATEGIES
+from gpuhook.device_plugin.allocate.container_allocation import (
+    AllocatedMount,
+    Allocation,
+    DeviceSpec,
+)
+from gpuhook.device_plugin.vendor_flags import vendor_flags
 from gpuhook.vendors.catalogue import vendor_of_resource, vendors
-from gpuhook.vendors.nvidia.devices.driver_nodes import CONTROL_NODES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.gpuhook_section import Interposer
     from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.request.parse import Vocabulary
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.vendor_part import VendorPart
 
 CDI_STRATEGIES = ("cdi-annotations", "cdi-cri")
@@ -62,15 +63,13 @@ class Context:
     blocked: str = ""
     domain: str = field(default_factory=lambda: vendors()[0].domain)
     words: Vocabulary = field(default_factory=lambda: vendors()[0].vocabulary)
-    of_domains: Mapping[str, Context] = field(
-        default_factory=dict
-    )  # for the other vendors' devices
+    of_domains: Mapping[str, Context] = field(default_factory=dict)  # of the node's vendors
     warnings: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
         """Whether every configured strategy works."""
-        return not (self.blocked or self.warnings)
+        return not (self.warnings or any(one.blocked for one in self.of_domains.values()))
 
     def of_resource(self, resource: Resource) -> Context:
         """Return the context for the devices of a resource's vendor."""
@@ -80,66 +79,42 @@ class Context:
 
 def context(
     configuration: Configuration,
-    node: Node,
+    part: VendorPart,
     specs: Specs,
     extras: tuple[AuxiliaryDevice, ...] = (),
     mps: Mapping[str, Allocation] | None = None,
     *,
     missing: Mapping[str, str] | None = None,
 ) -> Context:
-    """Return the context of a node with the paths of the host (host_paths.at_host).
+    """Return the context for the devices of a vendor's part.
 
     A strategy that lacks something on the node is omitted with a warning; if none is left,
     `blocked` is the reason. `missing` has interposers, and the path that the host lacks.
     """
-    flags = configuration.flags.plugin
-    files = driver_mounts.driver_mounts(node, configuration.own.host_files_path)
+    flags, vendor = configuration.flags.plugin, vendor_of_resource(part.domain)
+    found = vendor.driver_mounts(part, configuration.own.host_files_path)
+    mounts = tuple(AllocatedMount(place, path) for path, place in found.mounts)
+    files = Allocation(dict(found.env), mounts)
     troubles = dict.fromkeys(CDI_STRATEGIES, specs.trouble)
-    troubles["host-files"] = "" if files.mounts else node.files_trouble or "the driver has no files"
-    configured = [s for s in LIST_STRATEGIES if s in flags.device_list_strategy]
+    troubles["host-files"] = "" if files.mounts else part.files_trouble or "the driver has no files"
+    configured = vendor_flags(configuration.flags, vendor.name).list_strategies
     strategies = tuple(s for s in configured if not troubles.get(s))
     lost = [f"{s}: {troubles[s]}" for s in configured if troubles.get(s)]
-    warnings = [f"the strategy {line}" for line in lost] if strategies else []
-    lacking = (missing or {}).items()
-    warnings += [f"the interposer {name}: the host has no {path}" for name, path in lacking]
+    known = {device.path: device.host_path for device in part.device_nodes}
     return Context(
         strategies=strategies,
         id_strategy=flags.device_id_strategy,
         annotation_prefix=flags.cdi_annotation_prefix,
         cdi_names=specs.names,
         pass_device_specs=flags.pass_device_specs,
-        control_nodes=_control_nodes(node),
+        control_nodes=tuple(DeviceSpec(one, known.get(one, one)) for one in part.control_nodes),
         extras=extras,
         host_files=files if "host-files" in strategies else Allocation(),
         mps=mps or {},
         interposers=configuration.own.interposers,
         missing=missing or {},
         blocked="" if strategies else "; ".join(lost),
-        warnings=tuple(warnings),
-    )
-
-
-def part_context(configuration: Configuration, part: VendorPart, specs: Specs) -> Context:
-    """Return the context for the devices of a vendor's part."""
-    flags = configuration.flags
-    configured = flags.amd.device_list_strategy
-    strategies = tuple(s for s in configured if s not in CDI_STRATEGIES or not specs.trouble)
-    lost = [f"{s}: {specs.trouble}" for s in configured if s not in strategies]
-    return Context(
-        strategies=strategies,
-        id_strategy=flags.plugin.device_id_strategy,
-        annotation_prefix=flags.plugin.cdi_annotation_prefix,
-        cdi_names=specs.names,
-        pass_device_specs=flags.plugin.pass_device_specs,
-        control_nodes=tuple(DeviceSpec(path, path) for path in part.control_nodes),
-        interposers=configuration.own.interposers,
-        blocked="" if strategies else "; ".join(lost),
-        warnings=tuple(f"the strategy {line}" for line in lost) if strategies else (),
         domain=part.domain,
-        words=vendor_of_resource(part.domain).vocabulary,
+        words=vendor.vocabulary,
+        warnings=tuple(f"the strategy {line}" for line in lost) if strategies else (),
     )
-
-
-def _control_nodes(node: Node) -> tuple[DeviceSpec, ...]:
-    known = {device.path: device.host_path for device in node.device_nodes}
-    return tuple(DeviceSpec(path, known[path]) for path in CONTROL_NODES if path in known)

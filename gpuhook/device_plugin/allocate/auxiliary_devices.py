@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.device_plugin.allocate.host_paths import Places
     from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.vendors.plugin_place import Places
 
 IMEX = "imex-channel"
 _CHANNELS = "/dev/nvidia-caps-imex-channels"

@@ -23,9 +23,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpuhook.device_plugin.allocate.host_paths import Places
     from gpuhook.device_plugin.config.gpuhook_section import Interposer
     from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.vendors.plugin_place import Places
 
 T = TypeVar("T")
 _LIMITS = ("{limitMiB}", "{limitBytes}")

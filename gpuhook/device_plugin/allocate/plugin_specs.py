@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plugin's CDI specs: written by gpuhook's generator, and again whenever they change.
 
-There is one file for each class, PLUGIN_VENDOR-<class>.json, in the host's CDI directory: `gpu`,
-and those of the extras. The plugin never removes a file, neither at its end nor if the driver is
-incomplete: the kubelet keeps its answers, and a container that restarts needs their names. A
-running container needs no spec.
+There is one file for each class, <plugin_vendor()>-<class>.json, in the host's CDI directory: `gpu`
+of each vendor, and those of the extras. The plugin never removes a file, neither at its end nor if
+the driver is incomplete: the kubelet keeps its answers, and a container that restarts needs their
+names. A running container needs no spec.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from gpuhook.cdi.hot import spec_rules
 from gpuhook.device_plugin.allocate.allocation_context import Specs
 from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec
 from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files, state
+from gpuhook.host.hot import files, rooted_path, state
 from gpuhook.vendors.catalogue import vendor_of_resource
-from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
-from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR
-from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH, HOOKS, Choices
-from gpuhook.vendors.nvidia.spec.gpu_spec import describe
+from gpuhook.vendors.plugin_place import joined
+from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
 from gpuhook.vendors.vendor_part import plugin_vendor
 
 TYPE_CHECKING = False
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount
     from gpuhook.device_plugin.config.configuration import Flags
     from gpuhook.device_plugin.offer.offered_devices import Device
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.vendor_part import VendorPart
 
 _VERSION = "0.5.0"  # podman 4 reads it, and the specs of the extras need no newer one
@@ -46,10 +43,9 @@ _SOCKET_OPTIONS = ["nosuid", "nodev", "rbind", "rprivate"]
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """The hook in the specs: gpuhook's at `path` of the host, or none with the reason `warning`."""
+    """gpuhook's hook in the specs: its path on the host, or None with the reason `warning`."""
 
-    choice: str
-    path: str
+    path: str | None
     warning: str = ""
 
 
@@ -61,60 +57,66 @@ def hook(flags: Flags) -> Hook:
     path is used unchecked, and without one the specs have no hook. They have none either if the
     configured program is not gpuhook-hook, such as nvidia-ctk.
     """
-    gpuhooks, none = HOOKS
     configured = flags.plugin.cdi_hook_path
     path = configured or DEFAULT_HOOK_PATH
     if os.path.basename(path) != hook_args.HOOK_NAME:
-        return Hook(none, path, f"{path} is not {hook_args.HOOK_NAME}: CDI specs contain no hooks")
+        return Hook(None, f"{path} is not {hook_args.HOOK_NAME}: CDI specs contain no hooks")
     mounted = os.path.isdir(flags.plugin.container_driver_root)
-    root = DriverRoot(flags.plugin.container_driver_root if mounted else "/")
+    root = flags.plugin.container_driver_root if mounted else "/"
     if mounted and os.path.normpath(flags.driver_root) != "/":
         if configured:
-            return Hook(gpuhooks, path)
-        return Hook(none, path, f"the host's {path} cannot be seen: CDI specs contain no hooks")
+            return Hook(path)
+        return Hook(None, f"the host's {path} cannot be seen: CDI specs contain no hooks")
     places = [path]
     if not configured:
         directories = (*state.PROGRAM_DIRS, _INSTALLED)
         places += [os.path.join(directory, hook_args.HOOK_NAME) for directory in directories]
     for place in places:
-        real = root.real(place)
-        if real is not None and os.access(root.host(real), os.X_OK):
-            return Hook(gpuhooks, place)
-    return Hook(none, path, f"the host has no {path}: CDI specs contain no hooks")
+        if _is_program(root, place):
+            return Hook(place)
+    return Hook(None, f"the host has no {path}: CDI specs contain no hooks")
+
+
+def _is_program(root: str, path: str) -> bool:
+    """Return whether `path`, with links followed inside `root`, can be executed."""
+    try:
+        real = rooted_path.resolve(root, path, must_exist=True)
+    except OSError:
+        return False
+    return os.access(joined(root, real), os.X_OK)
 
 
 def update(
-    node: Node,
+    part: VendorPart,
+    devices: Iterable[Device],
     extras: tuple[AuxiliaryDevice, ...],
     chosen: Hook,
     *,
     directory: str | None,
     host_root: str = "/",
 ) -> Specs:
-    """Write the changed specs of a node with the paths of the host (host_paths.at_host).
+    """Write the changed specs of a part: that of `devices`, which it offers, and of the extras.
 
     Each file is replaced atomically; without a directory nothing is written. A failure is returned
     as `trouble`, and not raised, since other strategies may work; that of an extra is a warning.
     """
-    if node.files_trouble:
-        return Specs(trouble=node.files_trouble)
-    choices = Choices(
-        vendor=PLUGIN_VENDOR,
-        strategies=("uuid",),
-        with_all=False,
-        hooks=chosen.choice,
-        hook_path=chosen.path,
-        host_root=host_root,
-    )
+    if part.files_trouble:
+        return Specs(trouble=part.files_trouble)
+    vendor, warnings = vendor_of_resource(part.domain), []
     try:
-        described = describe(node, choices)
-        written = _write(described.spec, directory)
+        described = vendor.driver_spec(part, chosen.path, host_root)
+        if described is None:
+            document = _device_spec(part, devices)
+        else:
+            document = described[0]
+            warnings = [*filter(None, [chosen.warning]), *described[1]]
+        written = _write(document, directory)
     except GpuhookError as trouble:
         return Specs(trouble=trouble.message)
-    names = _names(described.spec)
-    warnings = [*filter(None, [chosen.warning]), *described.warnings]
+    names = _names(document)
     for extra in extras:
-        document = _extra_spec(extra)
+        kind = f"{plugin_vendor(part.domain)}/{extra.device_class}"
+        document = _node_spec(kind, extra.devices, extra.mounts)
         try:
             written += _write(document, directory)
         except GpuhookError as trouble:
@@ -124,8 +126,8 @@ def update(
     return Specs(frozenset(names), "", tuple(written), tuple(warnings))
 
 
-def update_part(part: VendorPart, devices: Iterable[Device], *, directory: str | None) -> Specs:
-    """Write the spec of a vendor's devices if it has changed; a failure is the `trouble`."""
+def _device_spec(part: VendorPart, devices: Iterable[Device]) -> Spec:
+    """Return the spec of devices of a vendor without driver files."""
     words = vendor_of_resource(part.domain).vocabulary
     found = {
         device.uuid: tuple(map(DeviceSpec, device.paths, device.host_paths)) for device in devices
@@ -135,11 +137,7 @@ def update_part(part: VendorPart, devices: Iterable[Device], *, directory: str |
     document = _node_spec(f"{plugin_vendor(part.domain)}/gpu", named, ())
     # The engine has handled the request: no runtime below it adds the GPUs of the image's variable.
     document["containerEdits"] = {"env": [f"{words.devices_env}=void"]}
-    try:
-        written = _write(document, directory)
-    except GpuhookError as trouble:
-        return Specs(trouble=trouble.message)
-    return Specs(frozenset(_names(document)), "", tuple(written))
+    return document
 
 
 def _write(document: Spec, directory: str | None) -> list[str]:
@@ -155,10 +153,6 @@ def _write(document: Spec, directory: str | None) -> list[str]:
         pass  # missing or unreadable: it is written
     spec_file.write(document, path, "json")
     return [path]
-
-
-def _extra_spec(extra: AuxiliaryDevice) -> Spec:
-    return _node_spec(f"{PLUGIN_VENDOR}/{extra.device_class}", extra.devices, extra.mounts)
 
 
 def _node_spec(

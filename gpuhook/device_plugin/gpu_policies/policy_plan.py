@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.errors import fault
+from gpuhook.vendors.catalogue import vendor_of_resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,11 +41,12 @@ def policy_plan(resources: Iterable[Resource]) -> PolicyPlan:
     values: dict[Key, str] = {}
     faults: list[GpuhookError] = []
     for resource in resources:
+        unshared = vendor_of_resource(resource.domain).unshared
         for device in resource.devices:
             entry = resource.entries.get(device.uuid)
             chosen = (entry.time_slice, entry.compute_mode) if entry else ()
             for kind, value in zip(KINDS, chosen, strict=False):
-                if value is None:
+                if value is None or _KEYS[kind] in unshared:
                     continue
                 reason = _objection(resource, device, kind)
                 if reason:

@@ -97,7 +97,7 @@ class PolicyService:
 
     def _read_saved(self) -> dict[Key, SavedPolicy]:
         if self._saved is None:
-            self._boot = recovery_evidence.read(root=self._host_root).boot
+            self._boot = recovery_evidence.boot_id(self._host_root)
             self._saved = saved_policies.read(self._boot)
         return self._saved
 

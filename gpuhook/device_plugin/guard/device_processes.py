@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes on the devices of all vendors: from NVML, and from the kernel's files.
+"""The processes on the devices of all vendors.
 
 A vendor that fails has no processes, and does not affect another.
 """
@@ -9,59 +9,57 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager, suppress
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
+from gpuhook.vendors.catalogue import vendor_of_resource
+from gpuhook.vendors.usage_device import SampleTarget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from gpuhook.device_plugin.driver_memory import DriverUsage
-
-    Uses = Mapping[str, Mapping[int, int | None]]  # bytes by device and pid
+    from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+    from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.vendors.interfaces.memory_interface import ProcessReader
 
 
 class DeviceProcesses:
-    """Queries by the id of a device. `driver` has those of NVML, None without it."""
+    """Queries by the id of a device; `targets` are the known devices."""
 
-    def __init__(self, driver: DriverUsage | None, host_root: str) -> None:
-        self._driver = driver
-        self._host_root = host_root
-        self._sample: Uses | None = None  # of the kernel's files, while opened
+    def __init__(
+        self,
+        readers: Sequence[ProcessReader],
+        targets: Mapping[str, SampleTarget] | None = None,
+    ) -> None:
+        self._readers = readers
+        self._targets = targets or {}
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Keep NVML open for several calls, which all describe one sample of the kernel's files."""
-        self._sample = self._by_kernel()
-        try:
-            with ExitStack() as stack:
-                if self._driver is not None:
-                    with suppress(GpuhookError):  # then each query has no answer
-                        stack.enter_context(self._driver.opened())
-                yield
-        finally:
-            self._sample = None
+        """Keep the drivers open for several calls, which describe one moment if they can."""
+        with ExitStack() as stack:
+            for reader in self._readers:
+                with suppress(GpuhookError):  # then each query has no answer
+                    stack.enter_context(reader.opened())
+            yield
 
-    def processes(self, device: str) -> tuple[ProcessUse, ...] | None:
-        """Return the processes on a device, None if they are not reported."""
-        by_kernel = self._by_kernel() if self._sample is None else self._sample
-        if device in by_kernel:
-            uses = by_kernel[device].items()
-            return tuple(ProcessUse(pid, size, None, None, "compute") for pid, size in uses)
-        try:
-            return None if self._driver is None else self._driver.processes(device)
-        except GpuhookError:
-            return None
+    def memory(self, device: str) -> Mapping[int, int | None] | None:
+        """Return the bytes of each process on a device, None if they are not reported."""
+        target = self._targets.get(device, SampleTarget(device, device))
+        for reader in self._readers:
+            with suppress(GpuhookError):
+                found = reader.memory(target)
+                if found is not None:
+                    return found
+        return None
 
-    def has_devices(self) -> bool:
-        """Return whether processes can be known at all."""
-        return self._driver is not None or bool(self._by_kernel())
 
-    def _by_kernel(self) -> Uses:
-        found: dict[str, Mapping[int, int | None]] = {}
-        for vendor in vendors():
-            try:
-                found.update(vendor.process_memory(self._host_root))
-            except Exception:  # noqa: S112 # of the kernel's files, or a bug
-                continue
-        return found
+def readers(snapshot: NodeSnapshot, host_root: str) -> tuple[ProcessReader, ...]:
+    """Return what reads the processes on the devices of a node, () if none can be known."""
+    parts = () if snapshot.is_dump else snapshot.parts
+    found = (vendor_of_resource(one.domain).process_reader(one, host_root) for one in parts)
+    return tuple(reader for reader in found if reader is not None)
+
+
+def targets(resources: Iterable[Resource]) -> dict[str, SampleTarget]:
+    """Return the devices of resources, by UUID."""
+    devices = (device for resource in resources for device in resource.devices)
+    return {one.uuid: SampleTarget(one.uuid, one.gpu, one.instance) for one in devices}

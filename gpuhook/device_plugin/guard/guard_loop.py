@@ -24,14 +24,12 @@ from gpuhook.device_plugin.guard.guard_policy import GuardSample
 from gpuhook.device_plugin.guard.usage_sample import UsageSampler
 from gpuhook.device_plugin.metrics.unit_holders import Holdings
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.usage.process_memory import SampleTarget, memory_by_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from gpuhook.device_plugin.config.gpuhook_section import Guard
-    from gpuhook.device_plugin.driver_memory import DriverUsage
     from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
     from gpuhook.device_plugin.guard.device_processes import DeviceProcesses
     from gpuhook.device_plugin.guard.guard_policy import GuardMark, Order, User
@@ -44,12 +42,11 @@ _MAX_REPORTED = 4096
 
 @dataclass(frozen=True, slots=True)
 class GuardInput:
-    """The input of a round: the drivers, the holders of units, and the units with limits."""
+    """The input of a round: the processes, the holders of units, and the units with limits."""
 
-    driver: DriverUsage | DeviceProcesses | None
+    driver: DeviceProcesses | None
     holdings: Holdings = field(default_factory=Holdings)
     units: Mapping[str, LimitedUnit] = field(default_factory=dict)
-    targets: Mapping[str, SampleTarget] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +127,9 @@ class GuardLoop:
         return GuardRound(ended=ended, store_error=self.clear_watched())
 
     def _act_on_sample(
-        self, inputs: GuardInput, driver: DriverUsage | DeviceProcesses, holding: Holding
+        self, inputs: GuardInput, driver: DeviceProcesses, holding: Holding
     ) -> GuardRound:
-        def users(device: str) -> dict[int, int | None] | None:
-            target = inputs.targets.get(device, SampleTarget(device, device))
-            return memory_by_pid(driver.processes, target)
-
-        use = self._sampler.sample(driver.opened, users, holding, inputs.units)
+        use = self._sampler.sample(driver, holding, inputs.units)
         settings = self._settings()
         if settings is None or settings.action == NO_ACTION:  # it has changed meanwhile
             return GuardRound()
@@ -146,7 +139,7 @@ class GuardLoop:
         verdict = guard_policy.guard_verdict(self._marks, sample, settings)
         self._marks = dict(verdict.marks)
         whose = partial(process_container, known=holding.known, scopes=use.scopes)
-        sent, failed = self._act(verdict.orders, sample, users, whose)
+        sent, failed = self._act(verdict.orders, sample, driver.memory, whose)
         return GuardRound(
             is_needed=True,
             is_near=bool(self._marks) or guard_policy.is_near(sample),

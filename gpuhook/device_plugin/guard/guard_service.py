@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gpuhook.device_plugin import daemon_thread, driver_memory
+from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.config.gpuhook_section import KILL, NO_ACTION, REPORT, TERMINATE
 from gpuhook.device_plugin.guard import ledger_limits
 from gpuhook.device_plugin.metrics import unit_holders
@@ -164,7 +164,7 @@ class GuardService:
     async def _round(self) -> GuardRound | None:
         """Run a round, however long the driver takes; None without a share to watch."""
         units, resources = self._units, self._resources
-        driver = driver_memory.driver_usage(self._snapshot)
+        snapshot, host_root = self._snapshot, self._host_root
         if not (units or self._needs_kubelet) or self._settings.action == NO_ACTION:
             self._holdings = Holdings()
         elif self._is_stale:
@@ -175,18 +175,13 @@ class GuardService:
         def run() -> GuardRound | None:
             if self._loop is None and not units and not ledger_limits.needs_guard():
                 return None
-            from gpuhook.device_plugin.guard import usage_sample
-            from gpuhook.device_plugin.guard.device_processes import DeviceProcesses
+            from gpuhook.device_plugin.guard import device_processes
             from gpuhook.device_plugin.guard.guard_loop import GuardInput
 
-            known = DeviceProcesses(driver, self._host_root)
-            inputs = GuardInput(
-                known if known.has_devices() else None,
-                holdings,
-                units,
-                usage_sample.targets(resources),
-            )
-            return self._guard_loop().round(inputs)
+            readers = device_processes.readers(snapshot, host_root)
+            targets = device_processes.targets(resources)
+            known = device_processes.DeviceProcesses(readers, targets) if readers else None
+            return self._guard_loop().round(GuardInput(known, holdings, units))
 
         running = daemon_thread.begin(run, "gpuhook-guard")
         await asyncio.wait({running}, timeout=_ROUND_TIMEOUT)

@@ -15,17 +15,14 @@ from gpuhook.device_plugin.guard.container_processes import (
     process_container,
 )
 from gpuhook.device_plugin.guard.guard_policy import User
-from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.usage.process_memory import SampleTarget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterable, Mapping
 
     from gpuhook.device_plugin.guard.container_processes import Processes, ProcessScope
+    from gpuhook.device_plugin.guard.device_processes import DeviceProcesses
     from gpuhook.device_plugin.guard.guard_shares import GuardShare, Holding, Key, LimitedUnit
-    from gpuhook.device_plugin.offer.offered_devices import Resource
 
 _MOST_CACHED = 4096
 
@@ -44,12 +41,6 @@ class SampledUse:
     unidentified: frozenset[str] = frozenset()  # containers without identifiable processes
 
 
-def targets(resources: Iterable[Resource]) -> dict[str, SampleTarget]:
-    """Return the devices of resources, by UUID."""
-    devices = (device for resource in resources for device in resource.devices)
-    return {one.uuid: SampleTarget(one.uuid, one.gpu, one.instance) for one in devices}
-
-
 class UsageSampler:
     """Takes samples, and caches the grants in the mounts of containers, which never change."""
 
@@ -59,25 +50,17 @@ class UsageSampler:
 
     def sample(
         self,
-        opened: Callable[[], AbstractContextManager[None]],
-        memory: Callable[[str], Mapping[int, int | None] | None],
+        processes: DeviceProcesses,
         holding: Holding,
         units: Mapping[str, LimitedUnit],
     ) -> SampledUse:
-        """Return a sample of the devices in `holding`.
-
-        `opened` keeps the driver's library open, since opening it takes time. `memory` returns the
-        bytes of the processes on a device, None if they are not reported.
-        """
+        """Return a sample of the devices in `holding`."""
         users: dict[str, tuple[User, ...] | None] = {}
         first = first_processes(self._kernel, holding.firsts)
         scopes = container_scopes(first)
-        try:
-            with opened():
-                for uuid in sorted(holding.devices):
-                    users[uuid] = self._users(memory(uuid), holding, scopes)
-        except GpuhookError:  # the library cannot be opened, also for the remaining devices
-            users.update((uuid, None) for uuid in holding.devices - users.keys())
+        with processes.opened():
+            for uuid in sorted(holding.devices):
+                users[uuid] = self._users(processes.memory(uuid), holding, scopes)
         shares, strangers = self._shares(users, holding, units)
         unidentified = frozenset(
             container

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from gpuhook.device_plugin.config.gpuhook_section import Health
-    from gpuhook.device_plugin.health.nvml_watcher import XidReport
     from gpuhook.device_plugin.offer.offered_devices import Device
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+    from gpuhook.vendors.nvidia.plugin.nvml_watcher import XidReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,11 @@ from functools import partial
 
 from gpuhook.device_plugin.health import health_marks, recovery_evidence
 from gpuhook.device_plugin.health.gpu_health import GpuHealth
-from gpuhook.device_plugin.health.nvml_watcher import (
+from gpuhook.device_plugin.triggers import Reason
+from gpuhook.vendors.nvidia.hot.vocabulary import VENDOR
+from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_events
+from gpuhook.vendors.nvidia.plugin import nvidia_part
+from gpuhook.vendors.nvidia.plugin.nvml_watcher import (
     LONGEST_PAUSE,
     Message,
     Watcher,
@@ -22,8 +26,6 @@ from gpuhook.device_plugin.health.nvml_watcher import (
     XidReport,
     poster,
 )
-from gpuhook.device_plugin.triggers import Reason
-from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_events
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.offered_devices import Device
     from gpuhook.device_plugin.triggers import Triggers
 
+_MODULE = "nvidia"  # of the kernel
 _STOP_TIMEOUT = 5.0  # seconds
 _DRIVER_TIMEOUT = 60.0  # seconds; NVML's start wakes every GPU, a few seconds for each
 
@@ -48,6 +51,8 @@ class HealthService:
     If the node is not `is_this_machine`, but an inventory file, the state directory is not used:
     it belongs to this machine's plugin.
     """
+
+    session_domain = VENDOR  # of the GPUs whose driver is kept open
 
     def __init__(
         self,
@@ -66,7 +71,7 @@ class HealthService:
         self._notifier = notifier
         self._count_xid = count_xid
         self._clear_others = clear_others
-        evidence = recovery_evidence.read((), host_root)
+        evidence = recovery_evidence.read({}, _MODULE, host_root)
         stored = health_marks.read() if is_this_machine else ()
         self._health = GpuHealth(settings, evidence, stored)
         self._version = self._stored = self._health.version
@@ -78,8 +83,9 @@ class HealthService:
         self._unwatched: Mapping[str, str] = {}  # reasons of GPUs without events
 
     def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
-        """Return the reasons of the unhealthy devices, by UUID."""
-        return self._health.unhealthy(devices)
+        """Return the reasons of the unhealthy ones of NVIDIA's devices, by UUID."""
+        own = self.session_domain
+        return self._health.unhealthy(device for device in devices if device.domain == own)
 
     def configure(self, settings: Health) -> None:
         self._report_ended(self._health.configure(settings))
@@ -87,12 +93,14 @@ class HealthService:
 
     def update(self, snapshot: NodeSnapshot, loop: asyncio.AbstractEventLoop) -> None:
         """Apply a snapshot of the node, and watch its GPUs."""
-        gpus = snapshot.seen.gpus
-        evidence = recovery_evidence.read(gpus, self._host_root)
+        own = nvidia_part.own_part(snapshot.parts)
+        gpus = () if own.error is not None else own.seen.gpus
+        slots = {gpu.uuid: gpu.pci_bus_id for gpu in gpus if gpu.uuid and gpu.pci_bus_id}
+        evidence = recovery_evidence.read(slots, _MODULE, self._host_root)
         self._report_ended(self._health.update_evidence(evidence))
-        if snapshot.trouble is not None:
+        if own.error is not None:
             self._is_driver_gone = True
-            message = f"the driver does not answer: {snapshot.trouble.message}"
+            message = f"the driver does not answer: {own.error.message}"
             self._health.set_driver_trouble(message)
         else:
             self._health.set_driver_trouble("")
@@ -102,7 +110,8 @@ class HealthService:
             for sentence in self._health.update_gpus(gpus, time.time()):
                 self._notifier.warn("GpuLost", sentence)
             uuids = [gpu.uuid for gpu in gpus if gpu.uuid and gpu.lost is None]
-            self._watch(snapshot, uuids, loop)
+            if not snapshot.is_dump and own.library:
+                self._watch(own.library_and_module, uuids, loop)
         self._publish()
 
     def on_poll(self) -> None:
@@ -141,7 +150,7 @@ class HealthService:
             self.on_message(message)
 
     @asynccontextmanager
-    async def without_nvml(self) -> AsyncIterator[None]:
+    async def without_session(self) -> AsyncIterator[None]:
         """End NVML in the watching thread, so that its next start lists the current GPUs."""
         watcher = self._watcher
         if watcher is not None:
@@ -175,11 +184,8 @@ class HealthService:
             await asyncio.to_thread(self._watcher.join, _STOP_TIMEOUT)
 
     def _watch(
-        self, snapshot: NodeSnapshot, uuids: list[str], loop: asyncio.AbstractEventLoop
+        self, library: tuple[str, str | None], uuids: list[str], loop: asyncio.AbstractEventLoop
     ) -> None:
-        if snapshot.is_dump or snapshot.seen.driver.nvml is None:
-            return
-        library = snapshot.library
         if self._watcher is None or self._library != library:
             if self._watcher is not None:
                 self._watcher.stop()

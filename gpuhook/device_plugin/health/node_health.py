@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from gpuhook.device_plugin.health.health_service import HealthService
 from gpuhook.device_plugin.health.polled_service import PolledHealthService
+from gpuhook.device_plugin.vendor_flags import vendor_flags
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,16 +46,17 @@ class NodeHealth(HealthService):
     def apply(self, configuration: Configuration) -> None:
         """Apply a configuration."""
         self.configure(configuration.own.health)
-        self._polled.configure(configuration.flags.amd.pulse)
+        flags = (vendor_flags(configuration.flags, vendor.name) for vendor in vendors())
+        self._polled.configure(max(one.check_interval for one in flags))
 
     def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
         known = list(devices)
-        watched = [device for device in known if device.domain not in self._polled.domains]
-        return {**self._polled.unhealthy(known), **super().unhealthy(watched)}
+        return {**self._polled.unhealthy(known), **super().unhealthy(known)}
 
     def update(self, snapshot: NodeSnapshot, loop: asyncio.AbstractEventLoop) -> None:
         super().update(snapshot, loop)
-        self._polled.update(snapshot.parts)
+        polled = (part for part in snapshot.parts if part.domain != self.session_domain)
+        self._polled.update(polled)
 
     def on_poll(self) -> None:
         super().on_poll()

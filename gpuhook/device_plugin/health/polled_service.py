@@ -45,11 +45,6 @@ class PolledHealthService:
         self._reported: dict[str, str] = {}  # the last trouble of each vendor
         self._silent: dict[str, str] = {}  # why all devices of a vendor are unhealthy
 
-    @property
-    def domains(self) -> frozenset[str]:
-        """The domains of the vendors."""
-        return frozenset(self._parts)
-
     def configure(self, interval: float) -> None:
         """Check at most every `interval` seconds."""
         self._interval = interval

@@ -12,34 +12,35 @@ import os
 
 from gpuhook.device_plugin.health.health_marks import Evidence
 from gpuhook.host.hot import state
+from gpuhook.vendors.vendor_device import bus_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+    from collections.abc import Mapping
 
 
-def read(gpus: Iterable[Gpu] = (), root: str | None = None) -> Evidence:
-    """Return the current evidence; `root` has the host's /proc and /sys."""
-    top = (state.host_root() if root is None else root).rstrip("/")
-    slots = {}
-    for gpu in gpus:
-        if gpu.uuid and gpu.pci_bus_id:
-            device = _identity(f"{top}/sys/bus/pci/devices/{_sysfs_name(gpu.pci_bus_id)}")
-            if device is not None:
-                slots[gpu.uuid] = device
+def read(slots: Mapping[str, str], module: str, root: str) -> Evidence:
+    """Return the current evidence; `slots` are PCI addresses by GPU UUID.
+
+    `module` is the name of the driver's kernel module. `root` has the host's /proc and /sys.
+    """
+    top = root.rstrip("/")
+    devices = {
+        uuid: _identity(f"{top}/sys/bus/pci/devices/{bus_id(address)}")
+        for uuid, address in slots.items()
+        if bus_id(address)
+    }
     return Evidence(
-        _first_line(f"{top}/proc/sys/kernel/random/boot_id"),
-        _identity(f"{top}/sys/module/nvidia"),
-        slots,
+        boot_id(root),
+        _identity(f"{top}/sys/module/{module}"),
+        {uuid: device for uuid, device in devices.items() if device is not None},
     )
 
 
-def _sysfs_name(bus_id: str) -> str:
-    """Return NVML's "00000000:00:1E.0" in the kernel's form: "0000:00:1e.0"."""
-    domain, _, rest = bus_id.partition(":")
-    return f"{domain.lstrip('0').lower():0>4}:{rest.lower()}"
+def boot_id(root: str | None = None) -> str | None:
+    """Return the kernel's id of this boot, None if it cannot be read."""
+    top = (state.host_root() if root is None else root).rstrip("/")
+    return _first_line(f"{top}/proc/sys/kernel/random/boot_id")
 
 
 def _identity(path: str) -> str | None:

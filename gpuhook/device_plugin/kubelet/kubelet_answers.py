@@ -14,6 +14,7 @@ from gpuhook.device_plugin.offer.preferred_allocation import preferred
 from gpuhook.errors import fault
 from gpuhook.request.memory_request import MIB
 from gpuhook.request.replicas import device_of
+from gpuhook.vendors.vendor_part import PairScores
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,10 +29,9 @@ if TYPE_CHECKING:
 class KnownNode:
     """The state that answers are computed from."""
 
-    topology: LinkScores
     configuration: Configuration = field(default_factory=Configuration)
     context: Context = field(default_factory=Context)
-    links: Mapping[str, LinkScores] = field(default_factory=dict)  # of other vendors, by domain
+    links: Mapping[str, LinkScores] = field(default_factory=dict)  # by domain
 
 
 class KubeletAnswers:
@@ -63,7 +63,7 @@ class KubeletAnswers:
             must_include,
             size,
             policy=_policy(known.configuration, resource),
-            topology=known.links.get(resource.domain, known.topology),
+            topology=known.links.get(resource.domain, PairScores()),
             unhealthy=known.context.unhealthy,
         )
 

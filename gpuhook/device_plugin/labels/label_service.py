@@ -124,7 +124,7 @@ class LabelService:
                 "labelNode has no effect: no access to the API server; it needs NODE_NAME and the "
                 "token of a service account"
             )
-        owned = [part.owned for part in parts.values() if part.owned and own.label_node]
+        owned = [one.names for one in parts.values() if one.is_owner and own.label_node]
         await self._label_node(values if own.label_node else {}, owned)
         for part in parts.values():
             if part.error is not None:
@@ -142,27 +142,16 @@ class LabelService:
         return parts
 
     def _parts(self, source: _LabelSource) -> dict[str, LabelPart]:
-        from gpuhook.device_plugin.labels import label_facts
         from gpuhook.device_plugin.labels.label_parts import label_parts
-        from gpuhook.device_plugin.labels.node_labels import LabelFacts
 
-        gfd, snapshot = source.configuration.flags.gfd, source.snapshot
-        is_here, host_root = self._launch.inventory is None, self._launch.host_root
-
-        def facts() -> LabelFacts:
-            if not is_here:
-                return LabelFacts()
-            return label_facts.facts(snapshot.seen, host_root, gfd.machine_type_file)
-
+        is_here = self._launch.inventory is None
         return label_parts(
-            snapshot.node,
-            snapshot.parts,
+            source.snapshot.parts,
             source.resources,
             source.configuration,
-            facts=facts,
-            host_root=host_root if is_here else None,
+            host_root=self._launch.host_root if is_here else None,
             call=lambda vendor, read: driver_calls.call_driver(vendor, "labels", read),
-            timestamp=None if gfd.no_timestamp else self._started_at,
+            timestamp=None if source.configuration.flags.gfd.no_timestamp else self._started_at,
         )
 
     def _write_file(self, path: str | None, values: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from gpuhook.device_plugin.offer.sharing_notes import limit_enforcer
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.device_isolation import BY_MPS, BY_NOBODY
-from gpuhook.vendors.nvidia.usage.process_memory import process_memory
+from gpuhook.vendors.usage_device import process_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.metrics.cgroup_names import Membership
     from gpuhook.device_plugin.metrics.unit_holders import Holder
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
-    from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
     from gpuhook.vendors.usage_device import ProcessOnDevice
 
 
@@ -84,7 +83,7 @@ class DeviceUse:
     uuid: str
     total_bytes: int | None = None
     used_bytes: int | None = None
-    processes: Sequence[ProcessUse | ProcessOnDevice] | None = None
+    processes: Sequence[ProcessOnDevice] | None = None
     percent: int | None = None  # of the last moments in which the GPU worked
 
 

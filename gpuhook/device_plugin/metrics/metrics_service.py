@@ -6,12 +6,11 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.config.gpuhook_section import Metrics as MetricsSettings
 from gpuhook.device_plugin.metrics import unit_holders
 from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsEndpoint
 from gpuhook.device_plugin.metrics.scrape import Offered, Scrape, VendorReader
-from gpuhook.vendors.catalogue import vendor_of
+from gpuhook.vendors.catalogue import vendor_of_resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ class MetricsService:
             resources,
             frozenset(unhealthy),
             guards,
-            driver_memory.driver_usage(snapshot),
             self._readers(snapshot),
         )
         if settings == self._settings:
@@ -78,13 +76,12 @@ class MetricsService:
             self._notifier.log.info("metrics", address=settings.address)
 
     def _readers(self, snapshot: NodeSnapshot) -> tuple[VendorReader, ...]:
-        if snapshot.is_dump:
-            return ()
-        found = ((vendor_of(part.inventory), part) for part in snapshot.parts)
-        return tuple(
-            VendorReader(part.domain, vendor.name, partial(vendor.usage, part, self._host_root))
-            for vendor, part in found
-        )
+        found = []
+        for part in snapshot.parts:
+            vendor = vendor_of_resource(part.domain)
+            read = None if snapshot.is_dump else partial(vendor.usage, part, self._host_root)
+            found.append(VendorReader(part.domain, vendor.usage_source, read))
+        return tuple(found)
 
     async def end(self) -> None:
         self._settings = MetricsSettings(address="")

@@ -8,7 +8,6 @@ answer is skipped, and a driver that hangs is not queried again before it has an
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,7 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable
 
-    from gpuhook.device_plugin.driver_memory import DriverUsage
     from gpuhook.device_plugin.metrics.cgroup_names import Membership
     from gpuhook.device_plugin.metrics.container_memory import HolderEntry
     from gpuhook.device_plugin.offer.offered_devices import Resource
@@ -34,41 +32,37 @@ _MAX_PROCESSES = 4096
 
 @dataclass(frozen=True, slots=True)
 class VendorReader:
-    """Reads the usage of a vendor's devices, and of others of the vendor; `name` is its name."""
+    """Reads the usage of a vendor's devices, and of others of the vendor; None: no driver can."""
 
     domain: str
     name: str
-    read: Callable[[], Iterable[UsageDevice]]
+    read: Callable[[], Iterable[UsageDevice]] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
     """The offered resources, and the UUIDs of unhealthy devices.
 
-    `guards`: the plugin ends processes of containers above their memory limit. `usage` has the
-    queries of NVML, None without it; `readers` read the usage of other vendors' devices.
+    `guards`: the plugin ends processes of containers above their memory limit. `readers` read the
+    usage of the vendors' devices.
     """
 
     resources: tuple[Resource, ...] = ()
     unhealthy: frozenset[str] = frozenset()
     guards: bool = False
-    usage: DriverUsage | None = None
     readers: tuple[VendorReader, ...] = ()
 
     def sources(self) -> dict[str, Callable[[], tuple[DeviceUse, ...]] | None]:
         """Return what reads the usage of the devices by source, None without a driver.
 
-        NVML is not a source on a node that offers other vendors' devices only.
+        A vendor that offers no device is not a source on a node with another one.
         """
         devices = [device for resource in self.resources for device in resource.devices]
-        others = {reader.domain for reader in self.readers}
-        own = dict.fromkeys(one.uuid for one in devices if one.domain not in others)
         found: dict[str, Callable[[], tuple[DeviceUse, ...]] | None] = {}
-        if own or not others:
-            found["nvml"] = partial(_nvml_uses, self.usage, own) if self.usage else None
         for reader in self.readers:
-            theirs = frozenset(one.uuid for one in devices if one.domain == reader.domain)
-            found[reader.name] = partial(_read, reader, theirs)
+            own = frozenset(one.uuid for one in devices if one.domain == reader.domain)
+            if own or len(self.readers) == 1:
+                found[reader.name] = reader.read and partial(_read, reader.read, own)
         return found
 
 
@@ -147,7 +141,9 @@ class Scrape:
         return _DriverFacts(uses, members, ledger_entries.read())
 
 
-def _read(reader: VendorReader, devices: Collection[str]) -> tuple[DeviceUse, ...]:
+def _read(
+    read: Callable[[], Iterable[UsageDevice]], devices: Collection[str]
+) -> tuple[DeviceUse, ...]:
     """Return the usage of these devices. Processes are unknown if some cannot be read."""
     return tuple(
         DeviceUse(
@@ -157,25 +153,6 @@ def _read(reader: VendorReader, devices: Collection[str]) -> tuple[DeviceUse, ..
             one.processes if one.is_complete else None,
             one.percent,
         )
-        for one in reader.read()
+        for one in read()
         if one.uuid in devices
     )
-
-
-def _nvml_uses(usage: DriverUsage, uuids: Iterable[str]) -> tuple[DeviceUse, ...]:
-    return tuple(_use(usage, uuid) for uuid in uuids)
-
-
-def _use(usage: DriverUsage, uuid: str) -> DeviceUse:
-    """Return the report on one device; its error must not affect the other devices."""
-    memory, processes, percent = None, None, None
-    try:
-        memory = usage.memory(uuid)
-        processes = usage.processes(uuid)
-    except Exception:  # of the driver, its binding, or a bug
-        processes = None
-    else:
-        with suppress(Exception):
-            percent = usage.percent(uuid)
-    total, used = (memory.total, memory.used) if memory is not None else (None, None)
-    return DeviceUse(uuid, total, used, processes, percent)

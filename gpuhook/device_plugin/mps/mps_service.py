@@ -10,6 +10,7 @@ from gpuhook.device_plugin.mps import mps_plan as mps
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.driver import driver_locations
 from gpuhook.vendors.nvidia.gpu import compute_mode
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.mps.mps_plan import MpsPlan
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.vendors.nvidia.plugin.nvidia_part import NvidiaPart
 
 
 @dataclass(slots=True)
@@ -60,16 +62,18 @@ class MpsService:
         no daemon is started or stopped: those on this machine belong to another node.
         """
         state = MpsState()
-        self._replace_library(snapshot)
-        plans = self._plans(resources, mps_root, state)
+        own = nvidia_part.own_part(snapshot.parts)
+        self._replace_library(own)
+        offered = [resource for resource in resources if resource.domain == own.domain]
+        plans = self._plans(offered, mps_root, state)
         if snapshot.is_dump:
             state.given.update((name, plan.allocation) for name, plan in plans.items())
             return state
-        self._stop_unneeded(plans, mps_root, snapshot)
+        self._stop_unneeded(plans, mps_root, own)
         for name, plan in plans.items():
             daemon = before = self._daemons.get(name)
             if daemon is None or daemon.plan != plan:
-                daemon = self._daemons[name] = _daemon(plan, snapshot)
+                daemon = self._daemons[name] = _daemon(plan, own)
             try:
                 if daemon.ensure():
                     state.started.append(name)
@@ -81,12 +85,12 @@ class MpsService:
                 state.faults.append(error)
         return state
 
-    def _replace_library(self, snapshot: NodeSnapshot) -> None:
+    def _replace_library(self, own: NvidiaPart) -> None:
         """Use the library of the current driver after a replacement."""
-        if snapshot.library != self._library:
-            self._library = snapshot.library
+        if own.library_and_module != self._library:
+            self._library = own.library_and_module
             known = self._daemons.items()
-            self._daemons = {name: _daemon(daemon.plan, snapshot) for name, daemon in known}
+            self._daemons = {name: _daemon(daemon.plan, own) for name, daemon in known}
 
     def _plans(
         self, resources: Iterable[Resource], mps_root: str, state: MpsState
@@ -105,25 +109,24 @@ class MpsService:
                 plans[resource.name] = plan
         return plans
 
-    def _stop_unneeded(
-        self, plans: Mapping[str, MpsPlan], mps_root: str, snapshot: NodeSnapshot
-    ) -> None:
+    def _stop_unneeded(self, plans: Mapping[str, MpsPlan], mps_root: str, own: NvidiaPart) -> None:
         """Stop the daemons that are no longer needed, also those of an earlier plugin."""
         if mps_root != self._root:
             self._root = mps_root
             for orphan in mps.orphan_daemons(mps_root):
                 if not any(orphan.is_daemon_of(plan) for plan in plans.values()):
-                    _quit(_daemon(orphan, snapshot))
+                    _quit(_daemon(orphan, own))
         for name, daemon in list(self._daemons.items()):
             if name not in plans or not daemon.plan.is_daemon_of(plans[name]):
                 _quit(self._daemons.pop(name))
 
 
-def _daemon(plan: MpsPlan, snapshot: NodeSnapshot) -> MpsDaemon:
+def _daemon(plan: MpsPlan, own: NvidiaPart) -> MpsDaemon:
     from gpuhook.device_plugin.mps.mps_daemon import PROGRAM, MpsDaemon  # used on few nodes
 
-    program = driver_locations.program_path(snapshot.seen, PROGRAM)
-    return MpsDaemon(plan, program, partial(compute_mode.set_compute_mode, snapshot.library))
+    program = driver_locations.program_path(own.seen, PROGRAM)
+    set_mode = partial(compute_mode.set_compute_mode, own.library_and_module)
+    return MpsDaemon(plan, program, set_mode)
 
 
 def _quit(daemon: MpsDaemon) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.config.sharing_section import MOST_CLIENTS
 from gpuhook.request.replicas import SEPARATOR
-from gpuhook.vendors.vendor_device import Device as Device  # noqa: PLC0414, TC001 # a part of Unit
+from gpuhook.vendors.vendor_device import Device as Device  # noqa: PLC0414 # a part of Unit
+from gpuhook.vendors.vendor_device import capability
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,16 +101,6 @@ def _indexed(units: Sequence[Unit]) -> Index:
             ids[uuid] = []
         ids[uuid].append(unit.id)
     return Index(positions, tuple(devices.values()), ids)
-
-
-def capability(text: str | None) -> tuple[int, int] | None:
-    """Return a compute capability as numbers, None for another text.
-
-    >>> capability("7.5")
-    (7, 5)
-    """
-    major, _, minor = (text or "").partition(".")
-    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
 
 
 def most_clients(compute_capability: str | None) -> int | None:

@@ -7,6 +7,7 @@ the others are offered nevertheless.
 
 from __future__ import annotations
 
+from gpuhook.device_plugin.vendor_flags import vendor_flags
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of
 from gpuhook.vendors.vendor_device import NamingRules
@@ -46,8 +47,7 @@ def resource_devices(
 
 def _rules(configuration: Configuration, vendor: Vendor) -> NamingRules:
     """Return the rules for the devices of a vendor: entries with a name in its domain."""
-    flags = configuration.flags
-    strategies = {"nvidia": flags.mig_strategy, "amd": flags.amd.resource_naming_strategy}
+    strategy = vendor_flags(configuration.flags, vendor.name).naming_strategy
     models, profiles = (
         tuple(
             (one.pattern, one.name) for one in entries if one.name.startswith(vendor.domain + "/")
@@ -55,4 +55,4 @@ def _rules(configuration: Configuration, vendor: Vendor) -> NamingRules:
         for entries in (configuration.gpus, configuration.mig)
     )
     excluded = configuration.own.exclude_devices
-    return NamingRules(strategies[vendor.name], models, profiles, excluded)
+    return NamingRules(strategy, models, profiles, excluded)

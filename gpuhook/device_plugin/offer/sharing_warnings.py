@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from gpuhook.device_plugin.config.grammar.memory_values import CONTEXT_MEMORY, UNLIMITED
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MOST_CLIENTS, MPS
-from gpuhook.device_plugin.offer.offered_devices import capability, most_clients
+from gpuhook.device_plugin.offer.offered_devices import most_clients
 from gpuhook.request.memory_request import MIB
+from gpuhook.vendors.vendor_device import capability
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -136,8 +136,8 @@ def file_system(root: HookRoot, job: hook_args.Jobs, spec: dict[str, Any], log: 
     """
     others = _all_jobs(spec, job)
     if hook_args.is_beside_toolkit(spec):
-        bundle.load("gpuhook.entry.hooks.toolkit_loader")
-        from gpuhook.entry.hooks import toolkit_loader
+        bundle.load("gpuhook.vendors.nvidia.warm.toolkit_loader")
+        from gpuhook.vendors.nvidia.warm import toolkit_loader
 
         others.append(toolkit_loader.loader_jobs(root, spec))
     whole, left_out = rootfs_plan.beside(root, job, others, rootfs_jobs.nodes(spec))
@@ -231,7 +231,7 @@ def _enter_in_ledger(
         state.bundle,
         "cdi",
         nodes=nodes,
-        replicas=replicas_of(state.spec, vocabulary.VOCABULARY, (), lambda: _known_devices(nodes)),
+        replicas=replicas_of(state.spec, (), lambda: _known_devices(nodes, log)),
         source="CDI, applied by the engine",
     )
     entry["pid"] = pid
@@ -244,7 +244,7 @@ def _enter_in_ledger(
         log.warning(trouble)
 
 
-def _known_devices(nodes: list[str]) -> Collection[str]:
+def _known_devices(nodes: list[str], log: EngineLog) -> Collection[str]:
     """Return the UUIDs of the container's devices, as far as this node's inventory has them.
 
     Without an inventory, on a node whose specs are all a device plugin's, these specs are used.
@@ -252,9 +252,9 @@ def _known_devices(nodes: list[str]) -> Collection[str]:
     known = node_json.uuids()
     if known:
         return [known[path] for path in nodes if path in known]
-    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
+    from gpuhook.entry.plan_context import context_of
 
-    return NvidiaNode(Settings(), _pass_over).covered(nodes)
+    return context_of(Settings(), log, _pass_over).covered(nodes)
 
 
 def _pass_over(_path: str) -> None:

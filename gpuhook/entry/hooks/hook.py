@@ -137,7 +137,7 @@ def _run(verb: str, words: list[str], log: EngineLog) -> None:
 
         limit_hook.run(words, log)
     elif verb == "toolkit":
-        for part in ("apply_hook", "toolkit_loader", "toolkit_hook"):
+        for part in ("apply_hook", "toolkit_hook"):
             bundle.load("gpuhook.entry.hooks." + part)
         from gpuhook.entry.hooks import toolkit_hook
 

@@ -20,7 +20,6 @@ from gpuhook.host.hot import settings
 from gpuhook.memory_limits.hot import container_limits
 from gpuhook.memory_limits.warm import cgroup_limits, memory_cgroup
 from gpuhook.request.memory_request import MemoryLimit
-from gpuhook.vendors.nvidia.warm import nvml_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def run(words: list[str], log: EngineLog) -> None:
     with Process(state.init_pid()) as process:
         records = cgroup_limits.set_or_report(
             call.limits,
-            lambda: call.library or nvml_library.find("/"),
+            lambda: call.library,
             lambda: _directories(process),
             faults,
             call.guarantee,
@@ -103,7 +102,7 @@ def in_container(
     find: Callable[[Process], list[str]] = _directories_inside if is_inside else _directories
     records = cgroup_limits.set_or_report(
         limits,
-        lambda: context.node.nvml() or nvml_library.find("/"),
+        context.node.driver_library,
         lambda: find(process),
         faults,
         chosen.limits_guarantee,

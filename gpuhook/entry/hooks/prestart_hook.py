@@ -27,10 +27,8 @@ from gpuhook.host.hot import bundle, files, procfs, settings
 from gpuhook.request import parse
 from gpuhook.request.replicas import replicas_of
 from gpuhook.request.resolve import Grant
-from gpuhook.vendors.hot import further_nodes
-from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.warm import config_devices
-from gpuhook.vendors.warm import live_jobs as nvidia_live
+from gpuhook.vendors.hot import prefilter
+from gpuhook.vendors.warm import config_devices, live_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +79,7 @@ def _served(spec: dict[str, Any]) -> str:
     """Return what has already injected the container's GPUs, "" for nothing."""
     if change_record.KEY in spec:
         return "gpuhook-runtime injected its GPUs"
-    if not hook_args.hooks_in(spec) or further_nodes.is_named(spec):
+    if not hook_args.hooks_in(spec) or prefilter.is_further(spec):
         return ""
     return "its engine injected its GPUs by CDI"
 
@@ -155,7 +153,7 @@ def _limited_entry(
         if memory:
             entry["memory"] = memory
     entry["replicas"] = grant.replicas or replicas_of(
-        spec, vocabulary.VOCABULARY, grant.devices, lambda: context.covered(entry["nodes"])
+        spec, grant.devices, lambda: context.covered(entry["nodes"])
     )
     return entry
 
@@ -200,8 +198,8 @@ def _planned(
     held: Live, spec: dict[str, Any], grant: Grant, todo: list[Jobs]
 ) -> tuple[hotplug_plan.DesiredState, hotplug_plan.HotplugPlan]:
     """Return the desired state of the container, and the plan to reach it."""
-    wanted, reasons = nvidia_live.desired_state(held.root, grant.edits, todo, is_running=False)
-    nvidia_live.add_profile(wanted, held.root, todo)
+    wanted, reasons = live_jobs.desired_state(held.root, grant.edits, todo, is_running=False)
+    live_jobs.add_profile(wanted, held.root, todo)
     wanted.owner = oci_spec.owner(spec)
     plan = hotplug_plan.plan(held, wanted)
     plan.skipped += reasons
@@ -219,7 +217,7 @@ def _context(
     except GpuhookError as error:
         chosen, trouble = settings.Settings(), error
     refresh = None if is_dry else compiler.refresh
-    others = further_nodes.is_named(spec)
+    others = prefilter.is_further(spec)
     found = context_of(chosen, log, compiler.compile_spec, refresh, has_others=others)
     return found, trouble
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 
 from gpuhook.apply.rootfs.provision import Provision
-from gpuhook.entry.hooks import apply_hook, oci_state, toolkit_loader
+from gpuhook.entry.hooks import apply_hook, oci_state
 from gpuhook.entry.hooks.hook_root import HookRoot
 from gpuhook.errors import fault
 from gpuhook.vendors.hot import rootfs_jobs
 from gpuhook.vendors.nvidia.hot.rootfs import egl_profile
-from gpuhook.vendors.nvidia.warm import hook_names, toolkit_hooks
+from gpuhook.vendors.nvidia.warm import hook_names, toolkit_hooks, toolkit_loader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpuhook.device_plugin.allocate import allocation_context, vendor_contexts
-from gpuhook.device_plugin.allocate.allocation_context import CDI_STRATEGIES, Specs
+from gpuhook.device_plugin.allocate import vendor_contexts
+from gpuhook.device_plugin.allocate.vendor_contexts import Additions
 from gpuhook.device_plugin.config.config_source import ConfigSource, load
 from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnswers
 from gpuhook.device_plugin.mps import mps_plan as mps
 from gpuhook.device_plugin.offer import resources, sharing_notes
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.vendor_part import PairScores
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from gpuhook.device_plugin.allocate.allocation_context import Specs
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.device_plugin.config.configuration import Configuration
-    from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.device_plugin.offer.offered_devices import Device, Resource
     from gpuhook.device_plugin.offer.sharing_notes import SharingNote
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.vendor_part import VendorPart
 
 
@@ -53,27 +52,22 @@ def configuration(path: str | None) -> Configuration:
     return load(ConfigSource(file=path or "")).configuration
 
 
-def plugin_offer(
-    node: Node, chosen: Configuration, parts: Sequence[VendorPart] = ()
-) -> PluginOffer:
-    """Return the plugin's offer on `node`, whose drivers are assumed to enforce memory limits.
+def plugin_offer(parts: Sequence[VendorPart], chosen: Configuration) -> PluginOffer:
+    """Return the plugin's offer on a node, whose drivers are assumed to enforce memory limits.
 
-    `parts` have the GPUs of the other vendors. Raises what offer.resources.offered() raises.
+    `parts` have the GPUs of the vendors, at least one. Raises what offer.resources.offered()
+    raises.
     """
-    others = [part.inventory for part in parts]
-    offer = resources.offered(node, chosen, *others)
-    unusable = resources.unusable(node, *others)
+    first, *others = (part.inventory for part in parts)
+    offer = resources.offered(first, chosen, *others)
+    unusable = resources.unusable(first, *others)
     unusable |= vendor_contexts.lost_devices(offer.resources, parts)
-    is_without = bool(parts) and not node.gpus  # other vendors have all GPUs
-    specs = Specs() if is_without else _specs(node, chosen)
-    domains = {part.domain for part in parts}
-    own = tuple(one for one in offer.resources if one.domain not in domains)
-    mps_allocations = _mps(own, chosen.flags.mps_root, unusable)
-    made = allocation_context.context(chosen, node, specs, mps=mps_allocations)
-    made, _ = vendor_contexts.with_parts(made, chosen, parts, offer.resources, None)
+    specs = _specs(parts, chosen, offer.resources)
+    mps_allocations = _mps(offer.resources, chosen.flags.mps_root, unusable)
+    made = vendor_contexts.with_parts(chosen, parts, specs, Additions(mps=mps_allocations))
     unusable |= vendor_contexts.blocked_devices(offer.resources, made)
     links = {part.domain: part.links for part in parts}
-    known = KnownNode(PairScores(), chosen, replace(made, unhealthy=unusable), links)
+    known = KnownNode(chosen, replace(made, unhealthy=unusable), links)
     guard = chosen.own.guard.ends_processes
     return PluginOffer(
         resources={resource.name: resource for resource in offer.resources},
@@ -83,21 +77,26 @@ def plugin_offer(
         warnings=(
             *(warning for part in parts for warning in part.warnings),
             *offer.warnings,
-            *specs.warnings,
+            *(warning for one in specs.values() for warning in one.warnings),
             *made.warnings,
             *_unknown(chosen),
         ),
     )
 
 
-def _specs(node: Node, chosen: Configuration) -> Specs:
-    if not set(chosen.flags.plugin.device_list_strategy) & set(CDI_STRATEGIES):
-        return Specs()
-    from gpuhook.device_plugin.allocate import plugin_specs  # it loads the code for specs
-    from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH, HOOKS
+def _specs(
+    parts: Sequence[VendorPart], chosen: Configuration, offered: tuple[Resource, ...]
+) -> dict[str, Specs]:
+    """Return the CDI specs of each vendor, with gpuhook's hook."""
 
-    hook = plugin_specs.Hook(HOOKS[0], chosen.flags.plugin.cdi_hook_path or DEFAULT_HOOK_PATH)
-    return plugin_specs.update(node, (), hook, directory=None)
+    def describe(part: VendorPart, devices: Iterable[Device]) -> Specs:
+        from gpuhook.device_plugin.allocate import plugin_specs  # it loads the code for specs
+        from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
+
+        hook = plugin_specs.Hook(chosen.flags.plugin.cdi_hook_path or DEFAULT_HOOK_PATH)
+        return plugin_specs.update(part, devices, (), hook, directory=None)
+
+    return vendor_contexts.updated_specs(chosen, parts, offered, describe)
 
 
 def _mps(

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.request.memory_request import MemoryLimit
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.vendor_part import VendorPart
 
 _MOST_SHOWN = 8
@@ -43,16 +42,15 @@ _MOST_SHOWN = 8
 
 def of_pods(
     asked: Sequence[PodRequest],
-    node: Node,
+    parts: Sequence[VendorPart],
     configuration: Configuration,
-    parts: Sequence[VendorPart] = (),
 ) -> tuple[Allocated, ...]:
     """Return the allocation of each container, with each pod alone on the node.
 
-    `parts` have the GPUs of the other vendors. Raises what offer.resources.offered() raises for a
-    configuration that does not fit the node.
+    `parts` have the GPUs of the vendors, at least one. Raises what offer.resources.offered()
+    raises for a configuration that does not fit the node.
     """
-    offered = plugin_offer(node, configuration, parts)
+    offered = plugin_offer(parts, configuration)
     pods: dict[int, _Pod] = {}
     found = []
     for one in asked:

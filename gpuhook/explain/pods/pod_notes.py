@@ -9,25 +9,22 @@ from gpuhook.explain.pods import resource_names
 from gpuhook.explain.pods.pod_requests import CDI_PREFIX, EPHEMERAL, INIT, SIDECAR
 from gpuhook.host.suggestion import nearest
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gpuhook.explain.pods.pod_requests import PodRequest
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
-_DEVICES = VOCABULARY.devices_env
-_RUNTIME_CLASSES = (
-    "nvidia", "nvidia-cdi", "nvidia-legacy", "nvidia-experimental", "gpuhook", "amd",
-)  # fmt: skip
-# Images that are probably built on NVIDIA's CUDA images.
-_CUDA = re.compile(r"cuda|nvidia|nvcr\.io|pytorch|tensorflow|triton|vllm", re.IGNORECASE)
+_OWN_CLASS = "gpuhook"
 
 
 def pod_notes(asked: PodRequest, pod: Sequence[PodRequest]) -> Iterator[str]:
     """Yield the notes on one of the containers of a pod."""
-    yield from _variable_notes(asked)
+    yield from _unknown_variables(asked)
+    for vendor in vendors():
+        yield from _image_notes(asked, vendor)
     for name in sorted(asked.annotations):
         if name.startswith(CDI_PREFIX):
             yield (
@@ -62,27 +59,35 @@ def _resource_notes(asked: PodRequest) -> Iterator[str]:
             yield f"{name} belongs to another vendor and is not explained"
 
 
-def _variable_notes(asked: PodRequest) -> Iterator[str]:
-    variables = (vendor.vocabulary.devices_env for vendor in vendors())
-    for name in (*variables, VOCABULARY.capabilities_env):
+def _unknown_variables(asked: PodRequest) -> Iterator[str]:
+    words = [vendor.vocabulary for vendor in vendors()]
+    names = [one.devices_env for one in words] + [one.capabilities_env for one in words]
+    for name in names:
         why = asked.unknown_env.get(name)
         if why is not None:
             yield f"{name} is from {why}: the manifest does not have its value"
-    if _DEVICES in asked.env or _DEVICES in asked.unknown_env:
+
+
+def _image_notes(asked: PodRequest, vendor: Vendor) -> Iterator[str]:
+    """Yield the possible request of an image for the GPUs of a vendor."""
+    images, name = vendor.requests.REQUESTING_IMAGES, vendor.vocabulary.devices_env
+    if images is None or name in asked.env or name in asked.unknown_env:
         return
+    is_such = re.search(images.pattern, asked.image, re.IGNORECASE)
     if "*" in asked.unknown_env:
-        yield f"{_DEVICES} may be among {asked.unknown_env['*']}, which the manifest does not have"
-    elif not asked.gpus and not asked.claims and _CUDA.search(asked.image):
+        yield f"{name} may be among {asked.unknown_env['*']}, which the manifest does not have"
+    elif not asked.gpus and not asked.claims and is_such:
         yield (
-            f"requests no GPU, but CUDA images set {_DEVICES}=all: if the node's runtime accepts "
-            f'that, it gets all GPUs; {_DEVICES}: "void" in its env prevents it'
+            f"requests no GPU, but {images.name} images set {name}=all: if the node's runtime "
+            f'accepts that, it gets all GPUs; {name}: "void" in its env prevents it'
         )
 
 
 def _gpu_notes(asked: PodRequest) -> Iterator[str]:
     # Devices without files of a driver need no runtime.
-    is_with_files = any(resource_names.vendor_of(name).traces.HAS_FILES for name in asked.gpus)
-    if asked.runtime_class is None and is_with_files:
+    names = {resource_names.vendor_of(name).name for name in asked.gpus}
+    with_files = [one for one in vendors() if one.name in names and one.traces.HAS_FILES]
+    if asked.runtime_class is None and with_files:
         yield (
             "no runtimeClassName: the container gets the GPU only if the node's default runtime "
             "adds GPUs, or the plugin's list strategy is cdi-cri or host-files"
@@ -91,18 +96,23 @@ def _gpu_notes(asked: PodRequest) -> Iterator[str]:
         pass
     elif asked.handler is not None:
         yield f"runtimeClassName {asked.runtime_class}: its handler is {asked.handler}"
-    elif asked.runtime_class not in _RUNTIME_CLASSES:
-        like = nearest(asked.runtime_class, _RUNTIME_CLASSES)
+    elif asked.runtime_class not in (usual := _usual_classes()):
+        like = nearest(asked.runtime_class, usual)
         meant = f"; did you mean {like}?" if like else ""
         yield (
             f"runtimeClassName {asked.runtime_class}: not checked whether the cluster has it "
             f"(kubectl get runtimeclass), or which runtime its handler uses{meant}"
         )
-    if asked.host_pid and is_with_files:
-        yield "hostPID: nvidia-smi in it shows the processes of all containers on the GPU"
+    for vendor in with_files if asked.host_pid else ():
+        program = vendor.requests.PROCESS_LIST
+        yield f"hostPID: {program} in it shows the processes of all containers on the GPU"
     for name in asked.gpus:
         if not resource_names.is_usual(name):
             yield f"{name}: only a plugin's configuration can define this name"
+
+
+def _usual_classes() -> list[str]:
+    return [*(name for one in vendors() for name in one.requests.RUNTIME_CLASSES), _OWN_CLASS]
 
 
 def _total_notes(asked: PodRequest, pod: Sequence[PodRequest]) -> Iterator[str]:

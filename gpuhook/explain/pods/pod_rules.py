@@ -23,7 +23,6 @@ from gpuhook.explain.pods.pod_requests import (
 from gpuhook.host.quantity import MALFORMED, quantity
 from gpuhook.host.suggestion import nearest
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -229,8 +228,9 @@ def _variable(vendor: Vendor, where: str, value: str | None, held: str) -> Itera
 
 def _not_strings(container: Value) -> Iterator[Objection]:
     """Yield an objection to each variable of a vendor whose value is a number or a boolean."""
-    devices = (vendor.vocabulary.devices_env for vendor in vendors())
-    variables = (*devices, VOCABULARY.capabilities_env)
+    words = [vendor.vocabulary for vendor in vendors()]
+    names = [name for one in words for name in (one.devices_env, one.capabilities_env)]
+    variables = set(filter(None, names))
     for variable in container["env"].items():
         name, value = variable["name"].text(), variable["value"]
         if name in variables and value.kind in ("number", "bool"):
@@ -247,13 +247,14 @@ def _zero(container: Value, env: Mapping[str, str]) -> Iterator[Objection]:
     for name, amount in container.at("resources", "limits").members().items():
         vendor = resource_names.vendor_of(name)
         variable = vendor.vocabulary.devices_env
-        if not vendor.traces.HAS_FILES or variable in env:
+        images = vendor.requests.REQUESTING_IMAGES
+        if images is None or variable in env:
             continue
         if resource_names.is_gpu(name) and amount.text() == "0":
             yield kubelet_warning(
                 "zero",
                 f"{name}: 0 does not hide GPUs: the kubelet does not call the device plugin, and "
-                f"{variable}=all of a CUDA image applies if the node's runtime accepts it",
+                f"{variable}=all of a {images.name} image applies if the node's runtime accepts it",
                 f'env: {variable}: "void"',
                 amount.where,
             )

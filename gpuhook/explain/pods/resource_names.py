@@ -16,11 +16,6 @@ OBSOLETE = "alpha.kubernetes.io/nvidia-gpu"  # before device plugins
 _VENDOR = "nvidia.com"
 _OTHERS = ("gpu.intel.com", "intel.com", "habana.ai", "google.com", "aws.amazon.com")
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
-# The names that the vendors' plugins and gpuhook offer by default.
-_USUAL = re.compile(
-    r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-[1-7]g\.[0-9]{1,3}gb([.+][a-z0-9.]+)?(\.shared)?)|"
-    r"amd\.com/(gpu|gpumem|[sdtqc]px_nps[1248])(\.shared)?"
-)
 _PROFILES = ("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb", "7g.80gb")
 USUAL = (GPU, SHARED_GPU, *(f"{_VENDOR}/mig-{profile}" for profile in _PROFILES))
 
@@ -49,7 +44,7 @@ def lacks_domain(name: str) -> bool:
 
 def is_usual(name: str) -> bool:
     """Return whether a device plugin offers the name by default."""
-    return _USUAL.fullmatch(name) is not None
+    return any(re.fullmatch(vendor.usual_resources, name) for vendor in vendors())
 
 
 def request_of(vendor: Vendor) -> str:

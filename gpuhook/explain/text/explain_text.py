@@ -18,6 +18,7 @@ from gpuhook.explain.text import pod_text
 from gpuhook.explain.text.explain_sections import gpus_of, listed
 from gpuhook.explain.trace import outcome
 from gpuhook.host.text_table import counted
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ _KUBERNETES_RESULTS = {outcome.NOT_CREATED: "refused", outcome.NEVER_SCHEDULED: 
 _ROUTES = {
     "cdi": ", by the engine's CDI",
     "cdi+wrapper": ", by the engine's CDI",
-    "nvidia-legacy": ", by NVIDIA's hook",
     "unknown": ", by its config.json",
 }
 _NONE = "none"  # requests only the driver's files
@@ -161,7 +161,8 @@ def _is_allocated(container: dict[str, Any]) -> bool:
 def _route(container: dict[str, Any]) -> str:
     """Return what added the GPUs of a running container instead of gpuhook-runtime."""
     is_running = container["kind"] == CONTAINER
-    return _ROUTES.get(container["route"]["name"], "") if is_running else ""
+    hooks = {one.traces.HOOK_INJECTOR: f", by {one.title}'s hook" for one in vendors()}
+    return {**hooks, **_ROUTES}.get(container["route"]["name"], "") if is_running else ""
 
 
 def _sharing(container: dict[str, Any]) -> str:

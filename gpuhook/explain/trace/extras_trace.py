@@ -6,15 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.errors import GpuhookError
-from gpuhook.request import extra_requests, parse, policy
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.request import extra_requests, policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.request.extra_requests import Extra
-    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
+    from gpuhook.vendors.interface import VendorNode
 
 _WITHOUT_GPUS = "it applies only to containers with GPUs, but this container requests none"
 _NO_GRANT = "the container starts without its GPUs, and without this"
@@ -32,7 +31,7 @@ def extras_trace(answer: SimulatedAnswer, context: PlanContext) -> list[dict[str
     return [_document(one, *_result(one, answer, context)) for one in found]
 
 
-def granted_names(extras: list[dict[str, Any]], node: NvidiaNode) -> list[str]:
+def granted_names(extras: list[dict[str, Any]], node: VendorNode) -> list[str]:
     """Return the names of those of `extras`, as of extras_trace(), that the container gets."""
     if not node.is_here:
         return []
@@ -47,7 +46,7 @@ def _result(one: Extra, answer: SimulatedAnswer, context: PlanContext) -> tuple[
     if answer.fault is None and answer.edited.grant is None:
         return policy.IGNORED, _NO_GRANT
     try:
-        policy.require_privilege(one.names, one.where, answer.asked, vocabulary.VOCABULARY)
+        policy.require_privilege(one.names, one.where, answer.asked, context.node.vocabulary)
     except GpuhookError as error:
         return policy.REFUSED, error.message
     if not context.node.is_here:
@@ -64,29 +63,3 @@ def _document(one: Extra, result: str, reason: str) -> dict[str, Any]:
         "result": result,
         "reason": reason,
     }
-
-
-def requested_names(answer: SimulatedAnswer, node: NvidiaNode) -> list[str]:
-    """Return the requested devices, with the device of a Tegra's further files."""
-    chosen = answer.verdict.chosen
-    return [*chosen.names, *node.further_names(answer.asked)] if chosen else []
-
-
-def jetpack_notes(answer: SimulatedAnswer, node: NvidiaNode) -> list[str]:
-    """Return a note on NVIDIA_REQUIRE_JETPACK, [] without that variable."""
-    variable, known = vocabulary.CSV_MOUNTS
-    value = parse.environment(answer.asked).get(variable)
-    if value is None:
-        return []
-    return [f"{variable}={value} {_jetpack_effect(value == known, answer, node)}"]
-
-
-def _jetpack_effect(is_known: bool, answer: SimulatedAnswer, node: NvidiaNode) -> str:
-    if not is_known:
-        return f"requests nothing: only {vocabulary.CSV_MOUNTS[1]} has an effect"
-    if answer.verdict.chosen is None:
-        return "adds nothing to a container without a GPU"
-    found: list[Any] = node.further_names(answer.asked)
-    if found:
-        return f"adds {found[0]}: the entries of all CSV files of this Tegra, not only of three"
-    return "adds nothing: no spec on this node contains the additional files of a Tegra"

@@ -15,7 +15,6 @@ from gpuhook.explain.pods.pod_requests import REFUSED as OBJECTED
 from gpuhook.request import parse
 from gpuhook.usage import injection_route
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ GETS, FILES_ONLY, STARTS_WITHOUT = "gets", "files-only", "starts-without"
 REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
 NOT_CREATED, NEVER_SCHEDULED = "not-created", "pending"  # by Kubernetes
 CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
-LEGACY, UNKNOWN_ROUTE = injection_route.LEGACY, injection_route.UNKNOWN
+UNKNOWN_ROUTE = injection_route.UNKNOWN
 _NODES_ONLY = "nodes-only"  # the plugin's devices need no files
 _LIMITED = "limited"  # the same, with a memory limit
 _OURS = "ours"  # the devices need no files, and gpuhook's spec or plugin has them
@@ -54,7 +53,6 @@ _NOTES = {
     "the memory",
     _NODES_ONLY: "the device plugin passes the device nodes to the kubelet, and the driver has no "
     "files for containers; the runtime adds nothing",
-    LEGACY: "NVIDIA's hook mounted the devices and the driver's files into the container",
     UNKNOWN_ROUTE: "config.json has the device nodes; gpuhook did not add them",
     _OURS: "config.json has the device nodes of a CDI spec or a device plugin of gpuhook",
     CDI: "config.json has the edits of a CDI spec, which the engine applied",
@@ -63,11 +61,7 @@ _NOTES = {
     _HOOK: "gpuhook-hook, which the engine's CDI spec names, fails with that error, and the "
     "container is not created",
 }
-_GIVEN_BY = {
-    injection_route.CDI: CDI,
-    injection_route.OURS: CDI,
-    injection_route.LEGACY: LEGACY,
-}
+_BY_HOOK = "{}'s hook mounted the devices and the driver's files into the container"
 
 
 def outcomes(answers: Sequence[SimulatedAnswer]) -> list[dict[str, Any]]:
@@ -111,13 +105,19 @@ def route(answer: SimulatedAnswer) -> dict[str, str]:
     named = ", ".join(answer.question.plugin.cdi_devices)
     if named:
         return {"name": CDI, "note": f"the engine applies the CDI edits of {named}"}
-    return {"name": name, "note": _NOTES[_note_of(name, answer)]}
+    return {"name": name, "note": _note(name, answer)}
+
+
+def _note(name: str, answer: SimulatedAnswer) -> str:
+    """Return the sentence on an integration, or on the hook of a vendor with this name."""
+    titles = {vendor.traces.HOOK_INJECTOR: vendor.title for vendor in vendors()}
+    return _BY_HOOK.format(titles[name]) if name in titles else _NOTES[_note_of(name, answer)]
 
 
 def _note_of(name: str, answer: SimulatedAnswer) -> str:
     """Return the key of the note on an integration, the name itself for most."""
     plugin = answer.question.plugin
-    if name == UNKNOWN_ROUTE and _is_void(answer):
+    if name == CDI and answer.held is not None and _is_void(answer):
         return _OURS
     if name not in (DEVICE_PLUGIN, ENGINE) or not plugin.is_complete or plugin.allocation.has_files:
         return name
@@ -158,7 +158,7 @@ def _own_result(answer: SimulatedAnswer) -> str:
         return GETS
     if _is_open(answer.question):
         return UNKNOWN
-    is_denied = edited.requests or any(one.refused for one in answer.verdicts)
+    is_denied = edited.requests or any(verdict.refused for _, verdict in answer.judged)
     is_booked = answer.question.plugin.devices
     return STARTS_WITHOUT if is_denied or is_booked else NOTHING
 
@@ -168,6 +168,16 @@ def _other_route(answer: SimulatedAnswer) -> str:
     if answer.question.plugin.cdi_devices:
         return CDI
     if answer.held is not None:
-        is_void = parse.environment(answer.before).get(vocabulary.VOCABULARY.devices_env) == "void"
-        return _GIVEN_BY.get(answer.held.given_by, CDI if is_void else UNKNOWN_ROUTE)
+        environment = parse.environment(answer.before)
+        names = [vendor.vocabulary.devices_env for vendor in vendors()]
+        is_void = any(environment.get(name) == "void" for name in names)
+        return _given_route(answer.held.given_by) or (CDI if is_void else UNKNOWN_ROUTE)
     return DEVICE_PLUGIN if answer.question.plugin.is_complete else NONE
+
+
+def _given_route(by: str) -> str:
+    """Return the integration of a program that added GPUs, or the vendor's hook; "" if unknown."""
+    traces = [vendor.traces for vendor in vendors()]
+    if by == injection_route.OURS or any(by in one.SPEC_HOOKS.values() for one in traces):
+        return CDI
+    return by if any(by == one.HOOK_INJECTOR for one in traces) else ""

@@ -8,8 +8,6 @@ from typing import Any
 from gpuhook.errors import GpuhookError
 from gpuhook.request import mount_requests, parse, plan
 from gpuhook.request.resolve import Grant, resolve_names
-from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.requirements import CUDA_VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,30 +17,28 @@ if TYPE_CHECKING:
     from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.parse import Vocabulary
-    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
+    from gpuhook.request.policy import Verdict
+    from gpuhook.vendors.interface import VendorNode
 
 _BY_DEFAULT = "request.defaultDriverCapabilities applies ({})"
-_OF_OLD = (
-    f"a legacy image ({vocabulary.VOCABULARY.image_version_env} without "
-    f"{vocabulary.VOCABULARY.image_requirement_env}) gets all"
-)
+_OF_OLD = "a legacy image ({} without {}) gets all"
 
 
 def rule_of(spec: dict[str, Any], context: PlanContext) -> str:
     """Return the rule for a container's driver capabilities, and the setting that limits them."""
-    environment = parse.environment(spec)
-    text = environment.get(vocabulary.VOCABULARY.capabilities_env)
-    is_legacy = parse.is_legacy(environment, vocabulary.VOCABULARY)
+    environment, words = parse.environment(spec), context.node.vocabulary
+    text = environment.get(words.capabilities_env)
+    is_legacy = parse.is_legacy(environment, words)
     if text is None and is_legacy and context.settings.legacy_images:
-        rule = _OF_OLD
+        rule = _OF_OLD.format(words.image_version_env, words.image_requirement_env)
     elif text and text.strip(" ,") and not _is_ignored(text, context):
-        rule = f"{vocabulary.VOCABULARY.capabilities_env}={text}"
+        rule = f"{words.capabilities_env}={text}"
     else:
         state = "not set" if text is None else "empty"
         if text and text.strip(" ,"):
             state = f"{text}, which has no known capability"
         default = ", ".join(context.settings.default_driver_capabilities)
-        rule = f"{vocabulary.VOCABULARY.capabilities_env} is {state}: {_BY_DEFAULT.format(default)}"
+        rule = f"{words.capabilities_env} is {state}: {_BY_DEFAULT.format(default)}"
     allowed = context.settings.driver_capabilities
     if allowed:
         rule += f", limited by request.driverCapabilities ({', '.join(allowed)})"
@@ -59,8 +55,14 @@ def _is_ignored(text: str, context: PlanContext) -> bool:
     return all(word.strip() in ("", *unknown) for word in text.split(","))
 
 
+def requested_names(spec: dict[str, Any], verdict: Verdict, node: VendorNode) -> list[str]:
+    """Return the requested devices, with those that other variables request."""
+    chosen = verdict.chosen
+    return [*chosen.names, *node.further_names(spec)] if chosen else []
+
+
 def grant_of(
-    answer: SimulatedAnswer, names: list[str], node: NvidiaNode, capabilities: frozenset[str]
+    answer: SimulatedAnswer, names: list[str], node: VendorNode, capabilities: frozenset[str]
 ) -> Grant:
     """Return the grant of the container, else the grant for the known ones of `names`."""
     if answer.edited.grant is not None:
@@ -69,7 +71,7 @@ def grant_of(
     return resolve_names(known, capabilities, node) if known else Grant()
 
 
-def _is_known(name: str, node: NvidiaNode, capabilities: frozenset[str]) -> bool:
+def _is_known(name: str, node: VendorNode, capabilities: frozenset[str]) -> bool:
     try:
         resolve_names([name], capabilities, node)
     except GpuhookError:
@@ -84,18 +86,20 @@ def ignored_values(
     environment, settings = parse.environment(spec), context.settings
     words = [one.node.vocabulary for one in context.every()]
     return [
-        *_ignored_resources(environment, settings),
+        *_ignored_resources(environment, settings, context.node.vocabulary),
         *(text for one in words for text in _ignored_variables(spec, environment, one)),
-        *_ignored_legacy_image(environment, settings),
+        *_ignored_legacy_image(environment, settings, context.node.vocabulary),
         *(text for one in words for text in _ignored_mounts(spec, settings, one)),
         *_repeated_devices(devices),
     ]
 
 
-def _ignored_resources(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
+def _ignored_resources(
+    environment: Mapping[str, str], settings: Settings, words: Vocabulary
+) -> Iterator[str]:
     """Yield what the variables of request.swarmResources override, and empty ones."""
     present = [name for name in settings.swarm_resources if name in environment]
-    name = vocabulary.VOCABULARY.devices_env
+    name = words.devices_env
     if present and name in environment:
         yield (
             f"{name}={environment[name]} is ignored: {', '.join(present)} of"
@@ -105,15 +109,17 @@ def _ignored_resources(environment: Mapping[str, str], settings: Settings) -> It
         yield f"{', '.join(present)} of request.swarmResources is empty, which requests nothing"
 
 
-def _ignored_legacy_image(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
+def _ignored_legacy_image(
+    environment: Mapping[str, str], settings: Settings, words: Vocabulary
+) -> Iterator[str]:
     """Yield why a legacy image gets nothing."""
-    name = vocabulary.VOCABULARY.devices_env
-    if name in environment or not parse.is_legacy(environment, vocabulary.VOCABULARY):
+    name = words.devices_env
+    if name in environment or not parse.is_legacy(environment, words):
         return
     if not settings.legacy_images:
         yield (
-            f"{CUDA_VERSION} without {name}: a legacy image, which gets all GPUs only with"
-            " request.legacyImages"
+            f"{words.image_version_env} without {name}: a legacy image, which gets all GPUs only"
+            " with request.legacyImages"
         )
 
 

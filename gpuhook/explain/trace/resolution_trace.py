@@ -15,19 +15,17 @@ from gpuhook.host.error_text import fault_document
 from gpuhook.host.hot import files
 from gpuhook.request import replicas
 from gpuhook.request.resolve import resolve_names
-from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.capability_filter import chooser, filter_edits
+from gpuhook.vendors.catalogue import vendor_of_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.request.parse import Source
     from gpuhook.request.resolve import Grant
     from gpuhook.vendors.interface import VendorNode
-    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 # How a name resolves to a device.
 BY_NAME, BY_ALIAS, BY_REPLICA, BY_ALL, FILES_ONLY = "name", "alias", "replica", "all", "files-only"
@@ -64,20 +62,22 @@ def device_trace(
     return found
 
 
-def spec_trace(grant: Grant, capabilities: frozenset[str]) -> list[dict[str, Any]]:
+def spec_trace(
+    grant: Grant, node: VendorNode, capabilities: frozenset[str]
+) -> list[dict[str, Any]]:
     """Return the edits that the spec files have for all of their devices."""
     return [
         {
             "spec": spec.path,
             "line": _lines(spec.path).get(""),
             "kind": spec.kind,
-            **edits(filter_edits(spec, spec.edits, capabilities)),
+            **edits(node.filter_edits(spec, spec.edits, capabilities)),
         }
         for spec in grant.specs
     ]
 
 
-def left_out(grant: Grant, node: NvidiaNode, capabilities: frozenset[str]) -> list[dict[str, Any]]:
+def left_out(grant: Grant, node: VendorNode, capabilities: frozenset[str]) -> list[dict[str, Any]]:
     """Return the nodes, mounts, libraries and links that the capabilities leave out."""
     parts = [(spec, spec.edits) for spec in grant.specs]
     own = [qualified for qualified in grant.devices if node.serves(qualified)]
@@ -86,25 +86,25 @@ def left_out(grant: Grant, node: NvidiaNode, capabilities: frozenset[str]) -> li
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for spec, whole in parts:
         needs = _needs(whole)
-        for what, path in _missing(spec, whole, capabilities):
-            needed = needed_by(path, capabilities, needs)
+        for what, path in _missing(spec, whole, node, capabilities):
+            needed = needed_by(path, node, capabilities, needs)
             found[what, path] = {"what": what, "path": path, "needed_by": needed}
     return list(found.values())
 
 
 def needed_by(
-    path: str, capabilities: frozenset[str], needs: Mapping[str, frozenset[str]]
+    path: str,
+    node: VendorNode,
+    capabilities: frozenset[str],
+    needs: Mapping[str, frozenset[str]],
 ) -> list[str]:
     """Return the capabilities of which a container needs one for the file at `path`.
 
-    `needs` are the capabilities of files whose names do not imply them. A 32-bit file needs
-    compat32 first.
+    `needs` are the capabilities of files whose names do not imply them.
     """
     if path in needs:
         return sorted(needs[path])
-    if vocabulary.is_32_bit(path) and "compat32" not in capabilities:
-        return ["compat32"]
-    return sorted(vocabulary.capabilities_of(path))
+    return sorted(vendor_of_node(node).requests.lacking_capabilities(path, capabilities))
 
 
 def edits(given: ContainerEdits) -> dict[str, Any]:
@@ -169,31 +169,26 @@ def _entry(name: str, reason: str) -> dict[str, Any]:
 
 
 def _missing(
-    spec: Compiled, whole: ContainerEdits, capabilities: frozenset[str]
+    spec: Compiled, whole: ContainerEdits, node: VendorNode, capabilities: frozenset[str]
 ) -> list[tuple[str, str]]:
     """Return (kind, path) of the parts of `whole` that `capabilities` leave out."""
-    kept = edits(filter_edits(spec, whole, capabilities))
+    kept = edits(node.filter_edits(spec, whole, capabilities))
     all_of_it = edits(whole)
     found = [("node", path) for path in all_of_it["nodes"] if path not in kept["nodes"]]
     found += [("mount", one["path"]) for one in all_of_it["mounts"] if one not in kept["mounts"]]
-    for one in whole.get("hooks") or ():
-        if hook_args.is_ours(one):
-            job = hook_args.of_hook(one)
-            found += _missing_files(job, chooser(job.needs, capabilities))
+    jobs = node.take_jobs(whole, capabilities)[1]
+    libraries = {path for job in jobs for path, _ in job.libraries}
+    links = {path for job in jobs for _, path in job.links}
+    for job in hook_args.own_jobs(whole):
+        found += [("library", path) for path, _ in job.libraries if path not in libraries]
+        found += [("link", path) for _, path in job.links if path not in links]
     return found
 
 
 def _needs(whole: ContainerEdits) -> dict[str, frozenset[str]]:
     """Return the capabilities by file that gpuhook's hooks name."""
-    ours = [hook_args.of_hook(one) for one in whole.get("hooks") or () if hook_args.is_ours(one)]
-    return {path: needs for job in ours for path, needs in job.needs.items()}
-
-
-def _missing_files(job: hook_args.Jobs, is_wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
-    if job.whole:
-        return []
-    libraries = [("library", path) for path, _ in job.libraries if not is_wanted(path)]
-    return libraries + [("link", path) for _, path in job.links if not is_wanted(path)]
+    jobs = hook_args.own_jobs(whole)
+    return {path: needs for job in jobs for path, needs in job.needs.items()}
 
 
 _MAX_SIZE = 16 << 20

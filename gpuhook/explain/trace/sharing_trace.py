@@ -7,21 +7,19 @@ from typing import Any
 
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.usage import container_sharing, usage_devices
+from gpuhook.vendors.catalogue import vendor_of_node
 from gpuhook.vendors.device_isolation import BY_NOBODY
 from gpuhook.vendors.hot.memory_vendors import vendor_of
-from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.usage import nvidia_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from gpuhook.entry.create import Edited
     from gpuhook.explain.node_context import ExplainedNode
     from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.request.memory_request import MemoryLimit
-    from gpuhook.request.resolve import Grant
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.interface import VendorNode
     from gpuhook.vendors.usage_device import UsageDevice
 
 _AT_START = "a hook sets it before the first process runs, and reports an error if that fails"
@@ -67,15 +65,22 @@ def isolated(
     replicas: list[str],
     held: Iterable[dict[str, Any]],
     reserved: Collection[str],
+    *,
+    domains: Mapping[str, str],
+    devices: Iterable[UsageDevice],
 ) -> list[dict[str, Any]]:
     """Return the sharing and the isolation of each GPU; `held` is limits().
 
     `reserved` are the GPUs that a device plugin has allocated to this container exclusively. Other
-    containers can request any other GPU, and then share it by time slicing.
+    containers can request any other GPU, and then share it by time slicing. `domains` are those of
+    the vendors of GPUs, `devices` those of the node.
     """
     holders = {gpu: 2 for gpu in gpus if gpu not in reserved}
     memory = [{**one, "by": _enforcer(one)} for one in held]
-    found = container_sharing.sharing_of(spec, gpus, replicas, holders, memory)
+    profiles = {one.uuid: one.profile for one in devices if one.profile}
+    found = container_sharing.sharing_of(
+        spec, gpus, replicas, holders, memory, parts=profiles, domains=domains, profiles=profiles
+    )
     certain = {*reserved, *(replica.partition("::")[0] for replica in replicas)}
     return [{**one, "note": "" if one["gpu"] in certain else _MAY_BE_SHARED} for one in found]
 
@@ -84,25 +89,9 @@ def _enforcer(limit: dict[str, Any]) -> str:
     return BY_NOBODY if limit["trouble"] else vendor_of(limit["gpu"]).limited_by
 
 
-def in_mig_mode(named: Iterable[dict[str, Any]], node: Node | None) -> list[str]:
-    """Return a note for each requested GPU in MIG mode."""
-    divided = [gpu for gpu in node.gpus if gpu.instances] if node else []
-    found = []
-    for one in named:
-        plain = str(one["name"]).rpartition("=")[2].partition("::")[0]
-        for gpu in divided:
-            if one["fault"] and plain in (str(gpu.index), gpu.uuid):
-                names = ", ".join(f"{gpu.index}:{part.index}" for part in gpu.instances)
-                found.append(
-                    f"GPU {gpu.index} is in MIG mode: only its instances can be requested, {names}"
-                )
-    return found
-
-
 def described(gpus: Iterable[str], target: ExplainedNode) -> list[dict[str, str | None]]:
     """Return the index and the model of the GPUs and instances, if known."""
-    first = nvidia_devices.of_node(target.facts)
-    known = {one.uuid or one.index: one for one in (*target.devices, *first)}
+    known = {one.uuid or one.index: one for one in target.devices}
     found: list[dict[str, str | None]] = []
     for gpu in gpus:
         one = known.get(gpu)
@@ -117,39 +106,50 @@ def _part(one: UsageDevice) -> tuple[str, ...]:
     return ("MIG", one.profile) if is_instance and one.profile else (one.profile,)
 
 
-def gpus(grant: Grant, target: ExplainedNode) -> list[str]:
-    """Return the first vendor's devices of a grant by UUID if the node is known, else by name."""
-    nodes = {one["path"] for one in grant.edits.get("deviceNodes") or ()}
-    found: dict[str, None] = {}
-    own = [one for one in grant.devices if target.context.node.serves(one)]
-    for qualified in (one for one in own if not vocabulary.is_extra(one)):
-        name = qualified.partition("=")[2]
-        found.update(dict.fromkeys(_named(name, target.facts, nodes)))
-    return list(found)
+def device_ids(devices: Iterable[dict[str, Any]], target: ExplainedNode) -> dict[str, str]:
+    """Return the id of each device in a trace, with the domain of its vendor.
+
+    Without the facts of the node, the name in the CDI spec is the id.
+    """
+    split = {one.gpu for one in target.devices if ":" in one.index}
+    by_node = {
+        one.node: one.uuid or one.index
+        for one in target.devices
+        if one.node and one.uuid not in split
+    }
+    found: dict[str, str] = {}
+    for one in devices:
+        qualified = one["device"]
+        node = target.node_of(qualified) if qualified else None
+        if node is None or node.is_extra(qualified):
+            continue
+        known = [uuid for path, uuid in by_node.items() if path in one["nodes"]]
+        known = known or _named(qualified.partition("=")[2], node, target)
+        found.update(dict.fromkeys(known, vendor_of_node(node).domain))
+    return found
+
+
+def _named(name: str, node: VendorNode, target: ExplainedNode) -> list[str]:
+    """Return the ids of a device without a node that is known."""
+    if target.facts is None or node is not target.context.node:
+        return [name]
+    indices = {one.index: one.uuid for one in target.vendor.inventory_devices(target.facts)}
+    return [] if name == "all" else [indices.get(name) or name]
+
+
+def gpu_count(target: ExplainedNode) -> int | None:
+    """Return the number of GPUs of all vendors, None if it is unknown."""
+    is_known = target.facts is not None or bool(target.devices)
+    return len({one.gpu or one.index for one in target.devices}) if is_known else None
 
 
 def held_devices(answer: SimulatedAnswer, target: ExplainedNode) -> list[str]:
-    """Return the GPUs and their parts of a running container by id, else by device node."""
+    """Return the GPUs and instances of a running container by UUID, else by device node."""
     if answer.held is None:
         return []
-    first = nvidia_devices.of_node(target.facts)
-    by_node = usage_devices.by_node((*target.devices, *first))
+    by_node = usage_devices.by_node(target.devices)
     known = [by_node[path] for path in answer.held.nodes if path in by_node]
     return list(dict.fromkeys(known or answer.held.nodes))
-
-
-def _named(name: str, node: Node | None, nodes: set[str]) -> list[str]:
-    if node is None:
-        return [name]
-    if name != "all":
-        by_name = {one.index: one.uuid for one in nvidia_devices.of_node(node)}
-        return [by_name.get(name) or name]
-    whole = [gpu for gpu in node.gpus if f"/dev/nvidia{gpu.minor}" in nodes]
-    return [
-        name
-        for gpu in whole
-        for name in ([one.uuid for one in gpu.instances] or [gpu.uuid or str(gpu.index)])
-    ]
 
 
 def _is_pending(record: dict[str, Any]) -> bool:

@@ -60,7 +60,7 @@ def add(
     if not found:
         return [], []
     required = container_limits.is_required(policy, is_asked=any(limit.is_asked for limit in found))
-    library, why = context.node.nvml(), _PENDING
+    library, why = context.node.driver_library(), _PENDING
     try:
         args = _args(spec, found, context, library, root=root, required=required)
         by_kernel = any(vendor_of(limit.device).limited_by == BY_KERNEL for limit in found)

@@ -45,7 +45,7 @@ def apply(
 ) -> list[dict[str, Any]]:
     """Set `limits` for the cgroups in `directories`; return the ledger's `memory` of them.
 
-    `library` returns the path of the NVML library, `guarantee` is the setting limits.guarantee. A
+    `library` is that of open_driver(), `guarantee` is the setting limits.guarantee. A
     hard limit above a GPU's memory becomes that. Of `grants`, which a container has narrowed to its
     limits, one is set in place of a limit that the driver refuses. A device's error is the
     `trouble` of its record and is added to `reported`; nothing is raised. GH1256 is a driver

@@ -3,46 +3,52 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
 from typing import Any, cast
 
+from gpuhook.vendors.amd.amd_inventory_vendor import AmdInventoryVendor
 from gpuhook.vendors.amd.hot import amd_words
+from gpuhook.vendors.amd.usage.amd_usage_vendor import AmdUsageVendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from gpuhook.errors import GpuhookError
     from gpuhook.host.worker import NoAnswerError
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-    from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.gpu_summary import GpuSummary
-    from gpuhook.vendors.interfaces.memory_interface import FindLibrary
-    from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
-    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.interfaces.request_interface import ContainerRequests
+    from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
+    from gpuhook.vendors.plugin_place import PluginPlace
     from gpuhook.vendors.spec_call import SpecCall, SpecOptions
     from gpuhook.vendors.spec_case import SpecCase, SpecLook
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
-    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
+    from gpuhook.vendors.usage_device import UsageDevice
     from gpuhook.vendors.vendor_checks import VendorChecks
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
-    from gpuhook.vendors.vendor_labels import VendorLabels
-    from gpuhook.vendors.vendor_part import DeviceCheck, ExporterWords, VendorPart
+    from gpuhook.vendors.vendor_part import (
+        DeviceCheck,
+        DriverMounts,
+        ExporterWords,
+        VendorPart,
+    )
 
 _EXPORTER = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
 _SLICES = "amdgpu has no setting for it"
 
 
-class AmdVendor:
+class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
     """AMD."""
 
     name = "amd"
     title = "AMD"
     domain = amd_words.VENDOR
     vocabulary = amd_words.VOCABULARY
+    capability_words: tuple[str, ...] = ()
+    usual_resources = r"amd\.com/(gpu|gpumem|[sdtqc]px_nps[1248])(\.shared)?"
     unshared: Mapping[str, str] = {
         "mps": "AMD GPUs have no MPS",
         "timeSlice": _SLICES,
@@ -55,6 +61,11 @@ class AmdVendor:
 
         packages = ("metricssvc", "gpumetricssvc")
         return ExporterWords(_EXPORTER, tuple(f"/{name}.MetricsService/List" for name in packages))
+
+    def parse_capabilities(self, value: str | None) -> frozenset[str]:
+        """Return nothing: the driver has no parts."""
+        del value
+        return frozenset()
 
     def owns(self, inventory: object) -> bool:
         from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
@@ -71,10 +82,12 @@ class AmdVendor:
 
         return amd_resources.unusable(inventory)
 
-    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
+    patience: float | None = 10.0  # a driver that resets a GPU may block readers of its files
+
+    def plugin_part(self, place: PluginPlace) -> VendorPart | None:
         from gpuhook.vendors.amd.plugin import amd_part
 
-        return self._part(amd_part.inventory(host_root, dev_root or host_root))
+        return amd_part.read(place.host_root, place.dev_root or place.host_root)
 
     def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
         from gpuhook.vendors.amd.plugin import amd_part
@@ -82,42 +95,57 @@ class AmdVendor:
         return amd_part.with_lost(now, last)
 
     def dumped_part(self, name: str) -> VendorPart | None:
-        from gpuhook.vendors.amd.inventory import amd_dump
-
-        return self._part(amd_dump.load(name))
-
-    def _part(self, node: AmdNode) -> VendorPart | None:
         from gpuhook.vendors.amd.plugin import amd_part
 
-        return amd_part.part(node) if node.gpus or node.driver is not None else None
+        return amd_part.dumped(name)
 
-    def plugin_token(self, host_root: str) -> str:
+    def holds_nodes(self, root: str) -> bool:
+        return os.path.exists(os.path.join(root, amd_words.KFD.lstrip("/")))
+
+    def plugin_token(self, host_root: str, last: VendorPart | None) -> str:  # noqa: ARG002
         from gpuhook.vendors.amd.hot import amd_token
 
         return amd_token.token(host_root)
 
+    auxiliary_classes: Collection[str] = ()
+
+    def driver_mounts(self, part: VendorPart, directory: str) -> DriverMounts:
+        """Return nothing: an image has its own user space."""
+        from gpuhook.vendors.vendor_part import DriverMounts
+
+        del part, directory
+        return DriverMounts()
+
+    def driver_spec(self, part: VendorPart, hook: str | None, host_root: str) -> None:
+        """Return None, as driver_mounts()."""
+
+    def inventory_part(self, inventory: Any) -> VendorPart:
+        from gpuhook.vendors.amd.plugin import amd_part
+
+        return amd_part.part(inventory)
+
     def check_devices(
         self, part: VendorPart, host_root: str, dev_root: str | None
     ) -> dict[str, DeviceCheck]:
-        from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
         from gpuhook.vendors.amd.plugin import amd_health
 
-        if not isinstance(part.inventory, AmdNode):
-            return {}
-        return amd_health.check_devices(part.inventory, host_root, dev_root)
+        return amd_health.check_devices(_node(part), host_root, dev_root)
 
     def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
-        from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
         from gpuhook.vendors.amd.plugin import amd_health
 
-        node = part.inventory
-        return amd_health.free_memory(node, uuid, host_root) if isinstance(node, AmdNode) else None
+        return amd_health.free_memory(_node(part), uuid, host_root)
 
     def absence(self, host_root: str, inventory: str | None = None) -> str:
         """Return why a node has no AMD GPUs, "" if it may have some."""
         from gpuhook.vendors.amd.spec import amd_node
 
         return amd_node.absence(host_root, inventory)
+
+    def driver_roots(self, search_paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Return (): the driver is in the kernel, and ROCm is in the images."""
+        del search_paths
+        return ()
 
     def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices]:
         """Return what makes a CDI spec of device nodes."""
@@ -143,62 +171,11 @@ class AmdVendor:
 
         return amd_tables.of_document(document, file)
 
-    @property
-    def traces(self) -> ContainerTraces:
-        """AMD shares the names of DRM nodes with other drivers."""
-        from gpuhook.vendors.amd.usage import amd_traces
-
-        return amd_traces
-
-    def opened_usage(
-        self,
-        library: FindLibrary,  # noqa: ARG002 # AMD's usage needs none
-    ) -> AbstractContextManager[Callable[[], UsageLook]]:
-        """Read sysfs, KFD and procfs."""
-        from gpuhook.vendors.amd.usage import amd_reading
-
-        return amd_reading.opened()
-
-    def known_devices(self) -> tuple[UsageDevice, ...]:
-        """Return the devices of sysfs."""
-        from gpuhook.vendors.amd.usage import amd_reading
-
-        return amd_reading.known_devices()
-
-    def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
-        """Return the devices of the key `amd`."""
-        from gpuhook.vendors.amd.usage import amd_reading
-
-        return amd_reading.file_devices(name)
-
-    def noted_nodes(self) -> dict[str, str]:
-        """Return nothing: sysfs has the devices."""
-        return {}
-
     def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
         """Return HSA_CU_MASK, unless a share is too small or the order of the GPUs matters."""
         from gpuhook.vendors.amd.system import cu_mask
 
         return cu_mask.variables(shares)
-
-    def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:  # noqa: ARG002
-        """Return the GPUs and partitions in sysfs."""
-        from gpuhook.vendors.amd.system import vram_support
-
-        return vram_support.limit_devices(host_root)
-
-    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:
-        """Return what KFD and the fdinfo of DRM clients show."""
-        from gpuhook.vendors.amd.inventory import sysfs_inventory
-        from gpuhook.vendors.amd.usage import amd_processes
-
-        return amd_processes.processes(host_root, sysfs_inventory.read(host_root, host_root))
-
-    def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
-        """Return whether the kernel's controller dmem limits the memory of this node's GPUs."""
-        from gpuhook.vendors.amd.system import vram_support
-
-        return vram_support.limit_support(host_root)
 
     @property
     def label_kinds(self) -> tuple[str, ...]:
@@ -214,24 +191,13 @@ class AmdVendor:
 
         return amd_labels.DEFAULT_KINDS
 
-    def labels(
-        self, part: VendorPart, kinds: Collection[str], host_root: str | None
-    ) -> VendorLabels:
-        """Return the labels of AMD's node labeller."""
-        from gpuhook.vendors.amd.labels import amd_labels, asic_family, firmware_versions
+    def labels(self, part: VendorPart, offer: LabelOffer, host_root: str | None) -> VendorLabels:
+        """Return the labels of AMD's node labeller, and of the sharing of the devices."""
+        from gpuhook.vendors.amd.labels import part_labels
 
-        node = amd_labels.usable(_node(part), part.lost, part.trouble)
-        if host_root is None:
-            unread = amd_labels.FIRMWARE if "firmware" in kinds else ""
-            return replace(amd_labels.labels(node, kinds), unread=unread)
-        root = host_root.rstrip("/")
-        if "family" in kinds:
-            node = asic_family.with_families(node, root)
-        firmware = []
-        if "firmware" in kinds:
-            addresses = [gpu.pci_address for gpu in node.gpus]
-            firmware = [firmware_versions.firmware_versions(root, one) for one in addresses]
-        return amd_labels.labels(node, kinds, firmware)
+        return part_labels.part_labels(part, offer, host_root)
+
+    usage_source = "amd"
 
     def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
         """Return the usage from sysfs, KFD and procfs."""
@@ -251,11 +217,12 @@ class AmdVendor:
 
         return amd_support.support_inventory(host_root, dev_root)
 
-    def isolation(self, use: SharedUse) -> Isolation:
-        """Return the sentences of a GPU, or of a part of one."""
-        from gpuhook.vendors.amd.usage import amd_isolation
+    @property
+    def requests(self) -> ContainerRequests:
+        """Containers request device nodes alone."""
+        from gpuhook.vendors.amd.spec import amd_requests
 
-        return amd_isolation.isolation_of(use)
+        return amd_requests
 
     def no_answer(self, error: NoAnswerError, seconds: float) -> GpuhookError:
         """Return GH2561 with the file that does not answer, or GH2560."""

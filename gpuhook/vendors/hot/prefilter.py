@@ -7,6 +7,10 @@ vendors that is loaded.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 # A config.json without any of these requests nothing from gpuhook.
 MARKS = (
     b"NVIDIA_VISIBLE_DEVICES",
@@ -18,7 +22,7 @@ MARKS = (
     b"AMD_VISIBLE_DEVICES",
     b"amd-container-devices",
 )
-# A container without any of these has only a plan of the first vendor: see further_nodes.py.
+# A container without any of these has only a plan of the first vendor: see plan_nodes.py.
 FURTHER = (
     "AMD_VISIBLE_DEVICES",
     "AMD_GPU_MEMORY_",
@@ -26,3 +30,16 @@ FURTHER = (
     "amd.com/",
     "DOCKER_RESOURCE_",
 )
+
+
+def is_further(spec: dict[str, Any]) -> bool:
+    """Return whether a config.json has a word of a further vendor."""
+    from gpuhook.host.hot import fastjson  # most containers are not parsed
+
+    annotations = spec.get("annotations")
+    texts = [
+        *fastjson.strings(spec, "process", "env"),
+        *map(str, annotations.values() if isinstance(annotations, dict) else ()),
+        *(str(mount.get("destination")) for mount in fastjson.objects(spec, "mounts")),
+    ]
+    return any(word in text for text in texts for word in FURTHER)

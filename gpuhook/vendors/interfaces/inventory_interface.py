@@ -9,10 +9,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
-    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.vendor_inventory import (
+        DriverVersion,
+        NodeDescription,
+        NodePlace,
+        VendorInventory,
+    )
 
 
 class InventoryVendor(Protocol):
@@ -39,6 +46,12 @@ class InventoryVendor(Protocol):
         The node is the one below `host_root`, or that of a dump or profile.
         """
 
+    def driver_roots(self, search_paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the roots of this host with a user space of the driver, the preferred one first.
+
+        `search_paths` are directories below each root. () for a vendor whose driver has none.
+        """
+
     def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices] | None:
         """Return what makes a CDI spec of device nodes, None if the spec has driver files, too."""
 
@@ -55,4 +68,27 @@ class InventoryVendor(Protocol):
         """Return the inventory for a support bundle, by the kernel's files.
 
         None: the node has no driver of the vendor, or the bundle has the driver's answers.
+        """
+
+    def known_inventory(self) -> object | None:
+        """Return the inventory of this node, None if it is unknown; the driver is not asked."""
+
+    def inventory_devices(self, inventory: Any) -> tuple[UsageDevice, ...]:
+        """Return the devices in an inventory without their usage."""
+
+    def driver_version(self, inventory: Any) -> DriverVersion:
+        """Return the version of the driver in an inventory."""
+
+    def described_node(
+        self,
+        inventory: Any,
+        settings: Settings,
+        *,
+        is_here: bool = True,
+        may_be_empty: bool = False,
+    ) -> NodeDescription:
+        """Return the node of an inventory, with the spec that generate-cdi would write.
+
+        Unless `is_here`, the numbers of device nodes are those of the inventory. Raises what
+        generate-cdi raises: GH1513 without GPUs, unless it `may_be_empty`.
         """

@@ -8,11 +8,14 @@ from typing import Any, Protocol
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+    from contextlib import AbstractContextManager
     from typing import TypeAlias
 
     from gpuhook.containers.warm.driver_limit import DriverLimit
     from gpuhook.request.parse import Vocabulary
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.usage_device import SampleTarget
+    from gpuhook.vendors.vendor_part import VendorPart
 
     FindLibrary: TypeAlias = Callable[[], str]
 
@@ -87,6 +90,19 @@ class LimitDriver(Protocol):
         """Release the driver; limits that were set remain."""
 
 
+class ProcessReader(Protocol):
+    """Reads the processes on the devices of one vendor. Both methods raise GpuhookError."""
+
+    def opened(self) -> AbstractContextManager[None]:
+        """Keep the driver open for several calls, or let them describe one moment."""
+
+    def memory(self, target: SampleTarget) -> Mapping[int, int | None] | None:
+        """Return the bytes of each process on a device, None if they are not reported.
+
+        The bytes are None for a process whose memory is unknown.
+        """
+
+
 class LimitVendor(Protocol):
     """A vendor's devices whose memory may be limited, and the processes that use it."""
 
@@ -96,11 +112,8 @@ class LimitVendor(Protocol):
         `library` returns the path of the driver's library, for a vendor that has one.
         """
 
-    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:
-        """Return the bytes that processes use, by device and pid; None for unknown bytes.
-
-        Of the devices whose processes the kernel's files show: none if a library is asked for them.
-        """
+    def process_reader(self, part: VendorPart, host_root: str) -> ProcessReader | None:
+        """Return what reads the processes on the devices of a part, None without any device."""
 
     def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:
         """Return whether this node can enforce memory limits."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
+    from gpuhook.vendors.known_difference import Difference
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
 
 
@@ -48,11 +49,35 @@ class ContainerTraces(Protocol):
         It is "" if such a spec is recognised by its edits, and not by its device nodes.
         """
 
-    def known_difference(self, by: str, what: str) -> str:
-        """Return why a difference of the nodes that `by` gives is harmless, "" if it is not known.
+    @property
+    def HOOK_INJECTOR(self) -> str:  # noqa: N802
+        """The stack whose prestart hook mounts into containers, "" for a vendor without.
 
-        `what` is "mode", "access", "group" or "variable".
+        The vocabulary has the programs of the hook.
         """
+
+    @property
+    def SPEC_HOOKS(self) -> Mapping[str, str]:  # noqa: N802
+        """The programs of the hooks in the CDI specs of the vendor's tool, and their stack."""
+
+    @property
+    def CONTROL_NODE(self) -> str:  # noqa: N802
+        """The device node that every container with devices of the vendor may open."""
+
+    @property
+    def SPEC_VARIABLES(self) -> tuple[str, ...]:  # noqa: N802
+        """How the variables start that a CDI spec adds first, and nothing else sets."""
+
+    @property
+    def HOOKLESS_VARIABLE(self) -> str:  # noqa: N802
+        """The variable in gpuhook's CDI specs without hooks, "" if there are none."""
+
+    @property
+    def HOOKLESS_DIRECTORY(self) -> str:  # noqa: N802
+        """The directory of the driver's libraries in containers by such a spec."""
+
+    def known_difference(self, by: str, difference: Difference) -> str:
+        """Return why a difference of a container with GPUs of `by` is harmless, "" if unknown."""
 
     def is_node(self, path: str, number: tuple[int, int], host_root: str) -> bool:
         """Return whether the character device `path` with this (major, minor) is the driver's."""
@@ -68,6 +93,12 @@ class ContainerTraces(Protocol):
 
     def running_driver(self, host_root: str) -> str | None:
         """Return the version of the driver that the kernel has loaded, None for none."""
+
+    def is_driver_mount(self, target: str) -> bool:
+        """Return whether the mount at `target` is a file of the driver, not a node."""
+
+    def driver_version(self, path: str) -> str | None:
+        """Return the version in the path of a driver's file, None if it has none."""
 
 
 class UsageVendor(Protocol):
@@ -92,6 +123,12 @@ class UsageVendor(Protocol):
 
         Raises what inventory_file.load() raises.
         """
+
+    def is_device_id(self, name: str) -> bool:
+        """Return whether a name has a form that only ids of the vendor's devices have."""
+
+    def noted_turns(self) -> dict[str, dict[str, str]]:
+        """Return the recorded `time_slice` and `compute_mode` of each device, as far as known."""
 
     def isolation(self, use: SharedUse) -> Isolation:
         """Return a sentence each on a device's memory, compute, stability and crashes."""

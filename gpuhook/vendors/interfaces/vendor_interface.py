@@ -9,6 +9,7 @@ from gpuhook.vendors.interfaces.doctor_interface import DoctorVendor
 from gpuhook.vendors.interfaces.inventory_interface import InventoryVendor
 from gpuhook.vendors.interfaces.memory_interface import LimitVendor
 from gpuhook.vendors.interfaces.plugin_interface import PluginVendor
+from gpuhook.vendors.interfaces.request_interface import RequestVendor
 from gpuhook.vendors.interfaces.spec_interface import SpecVendor
 from gpuhook.vendors.interfaces.usage_interface import UsageVendor
 
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
 
 
 class Vendor(
-    InventoryVendor, SpecVendor, UsageVendor, PluginVendor, LimitVendor, DoctorVendor, Protocol
+    InventoryVendor,
+    SpecVendor,
+    RequestVendor,
+    UsageVendor,
+    PluginVendor,
+    LimitVendor,
+    DoctorVendor,
+    Protocol,
 ):
     """The name of a vendor, and its answers by feature."""
 
@@ -42,3 +50,10 @@ class Vendor(
 
     def no_answer(self, error: NoAnswerError, seconds: float) -> GpuhookError:
         """Return the fault for a call of the driver without an answer within `seconds`."""
+
+    @property
+    def capability_words(self) -> tuple[str, ...]:
+        """The driver capabilities, () for a vendor without."""
+
+    def parse_capabilities(self, value: str | None) -> frozenset[str]:
+        """Return the capabilities that a comma-separated list names, with those they imply."""

@@ -46,10 +46,15 @@ def roots(
     """
     driver, host = os.path.abspath(driver_root), os.path.abspath(host_root)
     if dev_root is None:
-        dev = driver if os.path.exists(os.path.join(driver, "dev/nvidiactl")) else host
+        dev = driver if holds_nodes(driver) else host
     else:
         dev = os.path.abspath(dev_root)
     return Roots(driver, dev, host, **others)
+
+
+def holds_nodes(root: str) -> bool:
+    """Return whether the driver's device nodes are below a directory."""
+    return os.path.exists(os.path.join(root, "dev/nvidiactl"))
 
 
 def node(

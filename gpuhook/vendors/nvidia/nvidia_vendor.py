@@ -7,47 +7,47 @@ from typing import Any
 
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot import vocabulary as nvidia_words
+from gpuhook.vendors.nvidia.nvidia_inventory_vendor import NvidiaInventoryVendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.host.worker import NoAnswerError
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.gpu_summary import GpuSummary
-    from gpuhook.vendors.interfaces.memory_interface import FindLibrary
+    from gpuhook.vendors.interfaces.memory_interface import FindLibrary, ProcessReader
+    from gpuhook.vendors.interfaces.request_interface import ContainerRequests
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
+    from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.plugin_place import PluginPlace
     from gpuhook.vendors.spec_call import SpecCall, SpecOptions
     from gpuhook.vendors.spec_case import SpecCase, SpecLook
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_checks import VendorChecks
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
-    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
-    from gpuhook.vendors.vendor_labels import VendorLabels
-    from gpuhook.vendors.vendor_part import (
-        DeviceCheck,
-        ExporterWords,
-        VendorPart,
-    )
+    from gpuhook.vendors.vendor_inventory import NodePlace
+    from gpuhook.vendors.vendor_part import DeviceCheck, DriverMounts, ExporterWords, VendorPart
 
 
-class NvidiaVendor:
+class NvidiaVendor(NvidiaInventoryVendor):
     """NVIDIA."""
 
     name = "nvidia"
     title = "NVIDIA"
     domain = nvidia_words.VENDOR
     vocabulary = nvidia_words.VOCABULARY
+    capability_words = nvidia_words.CAPABILITIES
+    parse_capabilities = staticmethod(nvidia_words.parse_capabilities)
     exporter: ExporterWords | None = None
+    usual_resources = (
+        r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-[1-7]g\.[0-9]{1,3}gb([.+][a-z0-9.]+)?(\.shared)?)"
+    )
     unshared: Mapping[str, str] = {"computeMask": "NVIDIA's driver has no such variable"}
-
-    def owns(self, inventory: object) -> bool:
-        from gpuhook.vendors.nvidia.inventory.inventory import Node
-
-        return isinstance(inventory, Node)
 
     def named_devices(self, inventory: Any, rules: NamingRules) -> NamedDevices:
         from gpuhook.vendors.nvidia.gpu import gpu_resources
@@ -59,22 +59,56 @@ class NvidiaVendor:
 
         return gpu_resources.unusable(inventory)
 
-    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
-        """Return None: the plugin queries NVML, whose sessions and events its services share."""
-        del host_root, dev_root
-        return None
+    patience: float | None = None  # NVML's start wakes every GPU, a few seconds for each
 
-    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
-        return last if now is None else now
+    def plugin_part(self, place: PluginPlace) -> VendorPart:
+        """Return what NVML reports."""
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
+
+        return nvidia_part.read(place)
+
+    def plugin_token(self, host_root: str, last: VendorPart | None) -> str:
+        """Return what /proc shows of the GPUs, and the driver's libcuda."""
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
+
+        return nvidia_part.token(host_root, nvidia_part.own_part(filter(None, [last])).seen)
+
+    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart | None:
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
+
+        if now is None:
+            return None
+        return nvidia_part.with_lost(nvidia_part.own_part([now]), nvidia_part.own_part([last]))
 
     def dumped_part(self, name: str) -> VendorPart | None:
-        """Return None, as plugin_part()."""
-        del name
-        return None
+        from gpuhook.vendors.nvidia.inventory import dump_file
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
 
-    def plugin_token(self, host_root: str) -> str:
-        del host_root
-        return ""
+        return nvidia_part.part(dump_file.load(name))
+
+    def holds_nodes(self, root: str) -> bool:
+        from gpuhook.vendors.nvidia import discover
+
+        return discover.holds_nodes(root)
+
+    auxiliary_classes: Collection[str] = ("gdrcopy", "gds", "mofed", "imex-channel")
+
+    def driver_mounts(self, part: VendorPart, directory: str) -> DriverMounts:
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, plugin_mounts
+
+        return plugin_mounts.plugin_mounts(nvidia_part.own_part([part]).node, directory)
+
+    def driver_spec(
+        self, part: VendorPart, hook: str | None, host_root: str
+    ) -> tuple[Spec, tuple[str, ...]] | None:
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, plugin_spec
+
+        return plugin_spec.plugin_spec(nvidia_part.own_part([part]).node, hook, host_root)
+
+    def inventory_part(self, inventory: Any) -> VendorPart:
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
+
+        return nvidia_part.part(inventory)
 
     def check_devices(
         self, part: VendorPart, host_root: str, dev_root: str | None
@@ -84,19 +118,16 @@ class NvidiaVendor:
         return {}
 
     def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
-        """Return None: the plugin queries NVML."""
-        del part, uuid, host_root
-        return None
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, part_usage
 
-    def absence(self, host_root: str, inventory: str | None = None) -> str:
-        """Return why a node has no NVIDIA GPUs, "" if it may have some."""
-        from gpuhook.vendors.nvidia.hot import host_fingerprint
+        del host_root
+        return part_usage.free_memory(nvidia_part.own_part([part]), uuid)
 
-        if inventory is None:
-            return host_fingerprint.absence(host_root)
-        from gpuhook.vendors.nvidia.inventory import dump_file
+    def driver_roots(self, search_paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the roots with a libnvidia-ml.so.1."""
+        from gpuhook.vendors.nvidia.driver import driver_locations
 
-        return "" if dump_file.load(inventory).gpus else host_fingerprint.NO_GPU
+        return driver_locations.roots_with_driver(search_paths)
 
     def spec_maker(self) -> None:
         """Return None: a spec has the driver's files, too."""
@@ -107,18 +138,6 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.inventory.inventory import Node
 
         return nvidia_summary.summary(inventory) if isinstance(inventory, Node) else None
-
-    def read_inventory(self, place: NodePlace) -> VendorInventory:
-        """Return what the driver reports."""
-        from gpuhook.vendors.nvidia import inventory_tables
-
-        return inventory_tables.read(place)
-
-    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
-        """Return what a document has at its top."""
-        from gpuhook.vendors.nvidia import inventory_tables
-
-        return inventory_tables.of_document(document, file)
 
     @property
     def traces(self) -> ContainerTraces:
@@ -163,9 +182,13 @@ class NvidiaVendor:
 
         return limited_gpus.limit_devices(library(), host_root)
 
-    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:  # noqa: ARG002
-        """Return nothing: NVML is asked."""
-        return {}
+    def process_reader(self, part: VendorPart, host_root: str) -> ProcessReader | None:
+        """Return what calls NVML, None without its library."""
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, part_usage
+
+        del host_root
+        own = nvidia_part.own_part([part])
+        return part_usage.NvmlProcesses(own) if own.library else None
 
     def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
         """Return whether the driver has the call, and the cgroups what it needs."""
@@ -181,19 +204,24 @@ class NvidiaVendor:
 
     default_label_kinds: tuple[str, ...] = ()
 
-    def labels(
-        self, part: VendorPart, kinds: Collection[str], host_root: str | None
-    ) -> VendorLabels:
-        """Return none: NVIDIA's labels describe the offer (device_plugin/labels/node_labels.py)."""
-        from gpuhook.vendors.vendor_labels import VendorLabels
+    def labels(self, part: VendorPart, offer: LabelOffer, host_root: str | None) -> VendorLabels:
+        """Return the labels of NVIDIA's GPU feature discovery."""
+        from gpuhook.vendors.nvidia.labels import label_facts, nvidia_labels
+        from gpuhook.vendors.nvidia.plugin import nvidia_part
 
-        del part, kinds, host_root
-        return VendorLabels()
+        own, facts = nvidia_part.own_part([part]), label_facts.LabelFacts()
+        if host_root is not None:
+            facts = label_facts.facts(own.seen, host_root, offer.machine_file)
+        return nvidia_labels.labels(own.node, offer, facts)
+
+    usage_source = "nvml"
 
     def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
-        """Return none: the plugin queries NVML."""
-        del part, host_root
-        return ()
+        """Return what NVML reports."""
+        from gpuhook.vendors.nvidia.plugin import nvidia_part, part_usage
+
+        del host_root
+        return part_usage.usage(nvidia_part.own_part([part]))
 
     def support_facts(self) -> SupportFacts:
         """Return nothing: the bundle's own list has NVIDIA's files."""
@@ -204,6 +232,16 @@ class NvidiaVendor:
     def support_inventory(self, host_root: str, dev_root: str) -> dict[str, Any] | None:  # noqa: ARG002
         """Return None: the bundle has the answers of NVML."""
         return None
+
+    def is_device_id(self, name: str) -> bool:
+        """Return whether a name is the UUID of a GPU or of a MIG instance."""
+        return nvidia_words.is_uuid(name)
+
+    def noted_turns(self) -> dict[str, dict[str, str]]:
+        """Return what generate-cdi recorded."""
+        from gpuhook.vendors.nvidia.hot import node_json
+
+        return node_json.turns()
 
     def isolation(self, use: SharedUse) -> Isolation:
         """Return the sentences of a GPU, or of a part of one."""
@@ -228,6 +266,13 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.doctor import driver_dump
 
         return driver_dump.driver_dump(place)
+
+    @property
+    def requests(self) -> ContainerRequests:
+        """Images request GPUs and require drivers, and containers get parts of the driver."""
+        from gpuhook.vendors.nvidia.requests import nvidia_requests
+
+        return nvidia_requests
 
     @property
     def own_options(self) -> frozenset[str]:

@@ -122,11 +122,16 @@ def _mounts(spec: dict[str, Any]) -> list[Mount]:
         destination, source = mount.get("destination"), mount.get("source")
         if not isinstance(destination, str) or not isinstance(source, str):
             continue
-        if destination in recorded or vocabulary.is_driver_file(destination):
+        if destination in recorded or is_driver_file(destination):
             listed = mount.get("options")
             options = [str(option) for option in listed] if isinstance(listed, list) else []
             found.append({"hostPath": source, "containerPath": destination, "options": options})
     return found
+
+
+def is_driver_file(path: str) -> bool:
+    """Return whether a path in a container has the name of a driver's file; amdgpu has none."""
+    return vocabulary.is_driver_file(path)
 
 
 def with_numbers(edits: ContainerEdits) -> ContainerEdits:

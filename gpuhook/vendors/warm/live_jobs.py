@@ -11,6 +11,7 @@ import os
 
 from gpuhook.apply.live.hotplug_plan import DesiredState
 from gpuhook.apply.live.live_files import FileChange
+from gpuhook.apply.rootfs import loader_files
 from gpuhook.apply.rootfs.provision import Provision
 from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.errors import GpuhookError
@@ -127,6 +128,11 @@ def renew_profile(desired: DesiredState, root: LiveRoot, gone: Collection[str]) 
     provided = Provision([], [], [])
     provided.files.append((change.path, change.data or b""))
     desired.provisions.append(provided)
+
+
+def paths() -> list[str]:
+    """Return the files in a container that jobs read or change: the loader's, and the profile."""
+    return [*loader_files.paths(), egl_profile.PATH]
 
 
 def has_profile(made: InjectedItems) -> bool:

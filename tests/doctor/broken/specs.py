@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuhook.node_facts.sources import node_readings
-from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH
+from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
 from tests.doctor.broken.driver import replace
 from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts import driver

@@ -10,8 +10,9 @@ from typing import Any
 
 from gpuhook.cdi import spec_file
 from gpuhook.node_facts.sources import node_readings
-from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH, Choices
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
+from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
 from tests.doctor.case import FaultCase, part
 
 TYPE_CHECKING = False

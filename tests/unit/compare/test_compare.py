@@ -28,13 +28,14 @@ from gpuhook.compare.items.mount_items import ContainerMounts
 from gpuhook.containers.warm import state_roots
 from gpuhook.host.hot.settings import Settings
 from gpuhook.kernel import mountinfo
-from gpuhook.node.described_node import Heard
+from gpuhook.node.kept_log import KeptLog
 from gpuhook.usage import node_usage
-from gpuhook.vendors import driver_worker
+from gpuhook.vendors import driver_worker, known_difference
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile
+from gpuhook.vendors.nvidia.toolkit.toolkit_differences import CDI, LEGACY
 from gpuhook.vendors.usage_device import UsageDevice
 from tests.plans import described
 
@@ -62,13 +63,23 @@ def hooked(stage: str, name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "nodes", "mounts", "by"),
     [
-        (config(hooks=hooked("createContainer", "nvidia-cdi-hook")), [], [], injector.CDI),
-        (config(hooks=hooked("createContainer", "nvidia-ctk")), [], [LIBCUDA], injector.CDI),
+        (
+            config(hooks=hooked("createContainer", "nvidia-cdi-hook")),
+            [],
+            [],
+            CDI,
+        ),
+        (
+            config(hooks=hooked("createContainer", "nvidia-ctk")),
+            [],
+            [LIBCUDA],
+            CDI,
+        ),
         (
             config(hooks=hooked("prestart", "nvidia-container-runtime-hook")),
             ["/dev/nvidia0"],
             [LIBCUDA],
-            injector.LEGACY,
+            LEGACY,
         ),
         (
             config(hooks=hooked("prestart", "nvidia-container-runtime-hook")),
@@ -76,24 +87,29 @@ def hooked(stage: str, name: str) -> dict[str, Any]:
             [],
             injector.NOBODY,
         ),
-        (config(), ["/dev/nvidia0"], [LIBCUDA], injector.LEGACY),
+        (config(), ["/dev/nvidia0"], [LIBCUDA], LEGACY),
         (config(mounts=[{"destination": LIBCUDA}]), [], [LIBCUDA], injector.UNKNOWN),
         (config(), ["/dev/nvidia0"], [], injector.UNKNOWN),
         (config(), ["/dev/nvidiactl"], [], injector.NOBODY),
         ({}, [], [LIBCUDA], injector.UNKNOWN),
-        (config(**{"io.gpuhook.record": {}}), [], [LIBCUDA], injector.OURS),
-        (config(hooks=APPLY), [], [LIBCUDA], injector.ENGINE),
-        (config(hooks=APPLY, **{"io.gpuhook.record": {}}), [], [LIBCUDA], injector.OURS),
+        (config(**{"io.gpuhook.record": {}}), [], [LIBCUDA], known_difference.OURS),
+        (config(hooks=APPLY), [], [LIBCUDA], known_difference.ENGINE),
+        (config(hooks=APPLY, **{"io.gpuhook.record": {}}), [], [LIBCUDA], known_difference.OURS),
         (
             config(hookless_mounts.ENV, mounts=[{"destination": HOOKLESS}]),
             [],
             [HOOKLESS],
-            injector.ENGINE,
+            known_difference.ENGINE,
         ),
         # a CUDA image under NVIDIA's legacy hook
-        (config(hookless_mounts.ENV), ["/dev/nvidia0"], [LIBCUDA], injector.LEGACY),
+        (config(hookless_mounts.ENV), ["/dev/nvidia0"], [LIBCUDA], LEGACY),
         (config(hookless_mounts.ENV), [], [], injector.NOBODY),
-        (config(annotations={"io.gpuhook.record": "{}"}), [], [LIBCUDA], injector.LEGACY),
+        (
+            config(annotations={"io.gpuhook.record": "{}"}),
+            [],
+            [LIBCUDA],
+            LEGACY,
+        ),
         (config(hooks={"createContainer": 7, "prestart": [3]}), [], [], injector.NOBODY),
     ],
 )
@@ -106,7 +122,7 @@ def test_injector_is_recognized(
 def test_ledger_entry_means_injected_by_gpuhook() -> None:
     assert (
         injector.injector_of(config(), {"nodes": ["/dev/nvidia0"]}, ["/dev/nvidia0"], [])
-        == injector.OURS
+        == known_difference.OURS
     )
 
 
@@ -171,7 +187,7 @@ def test_void_of_the_pod_itself_is_the_request() -> None:
 @pytest.mark.parametrize("is_accepted", [True, False])
 def test_mount_that_names_no_gpu_is_not_a_refusal(is_accepted: bool) -> None:
     """A refusal would be the only item."""
-    log, settings = Heard(), Settings()
+    log, settings = KeptLog(), Settings()
     settings.accept_volume_mounts = is_accepted
     context = described("t4", settings, log, is_elsewhere=True)
     prefix = vocabulary.VOCABULARY.mount_prefix
@@ -200,15 +216,20 @@ def test_config_without_variables_is_unchanged(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("path", "by", "expected", "is_known"),
     [
-        ("/usr/lib64/libnvidia-sandboxutils.so.580.95.05", injector.LEGACY, COMPUTE, True),
-        ("/usr/lib64/libnvidia-sandboxutils.so.580.95.05", injector.CDI, COMPUTE, False),
-        (LIBCUDA, injector.LEGACY, COMPUTE, False),
-        ("/usr/bin/nvidia-smi", injector.LEGACY, COMPUTE, False),
-        ("/usr/bin/nvidia-imex", injector.LEGACY, COMPUTE, True),
-        ("/etc/OpenCL/vendors/nvidia.icd", injector.LEGACY, COMPUTE, True),
-        ("/etc/OpenCL/vendors/nvidia.icd", injector.LEGACY, GRAPHICS, False),
-        ("/run/nvidia-persistenced/socket", injector.LEGACY, COMPUTE, False),
-        ("/usr/lib64/libnvidia-egl-gbm.so.1.1.2", injector.LEGACY, GRAPHICS, False),
+        (
+            "/usr/lib64/libnvidia-sandboxutils.so.580.95.05",
+            LEGACY,
+            COMPUTE,
+            True,
+        ),
+        ("/usr/lib64/libnvidia-sandboxutils.so.580.95.05", CDI, COMPUTE, False),
+        (LIBCUDA, LEGACY, COMPUTE, False),
+        ("/usr/bin/nvidia-smi", LEGACY, COMPUTE, False),
+        ("/usr/bin/nvidia-imex", LEGACY, COMPUTE, True),
+        ("/etc/OpenCL/vendors/nvidia.icd", LEGACY, COMPUTE, True),
+        ("/etc/OpenCL/vendors/nvidia.icd", LEGACY, GRAPHICS, False),
+        ("/run/nvidia-persistenced/socket", LEGACY, COMPUTE, False),
+        ("/usr/lib64/libnvidia-egl-gbm.so.1.1.2", LEGACY, GRAPHICS, False),
     ],
 )
 def test_known_omissions_of_the_legacy_mode(
@@ -220,12 +241,12 @@ def test_known_omissions_of_the_legacy_mode(
 @pytest.mark.parametrize(
     ("path", "by", "is_known"),
     [
-        ("/proc/driver/nvidia", injector.LEGACY, True),
-        ("/proc/driver/nvidia/gpus/0000:1b:00.0", injector.LEGACY, True),
-        ("/proc/driver/nvidia", injector.CDI, False),
-        ("/usr/local/cuda/compat/libcuda.so.580.95.05", injector.LEGACY, True),
-        ("/dev/dri/renderD128", injector.CDI, True),
-        ("/dev/nvidia7", injector.LEGACY, False),
+        ("/proc/driver/nvidia", LEGACY, True),
+        ("/proc/driver/nvidia/gpus/0000:1b:00.0", LEGACY, True),
+        ("/proc/driver/nvidia", CDI, False),
+        ("/usr/local/cuda/compat/libcuda.so.580.95.05", LEGACY, True),
+        ("/dev/dri/renderD128", CDI, True),
+        ("/dev/nvidia7", LEGACY, False),
     ],
 )
 def test_known_additions(path: str, by: str, is_known: bool) -> None:
@@ -236,7 +257,7 @@ def test_known_additions(path: str, by: str, is_known: bool) -> None:
 def test_display_nodes_are_unknown_additions_with_graphics() -> None:
     path = "/dev/dri/renderD128"
     assert not known_differences.extra_part(
-        path, injector.CDI, GRAPHICS, is_whole=False, is_privileged=False
+        path, CDI, GRAPHICS, is_whole=False, is_privileged=False
     )
 
 
@@ -288,7 +309,7 @@ def test_masked_driver_parameters(
     held = _container(
         {driver_params.PATH: b"DeviceFileUID: 0\nModifyDeviceFiles: " + value + b"\n"}
     )
-    (found,) = env_items.effects(held, injector.CDI, expected)
+    (found,) = env_items.effects(held, CDI, expected)
     assert (found.kind, found.verdict) == (compare_item.MASK, verdict)
 
 
@@ -296,7 +317,7 @@ def test_superfluous_mask_of_the_legacy_mode_is_known() -> None:
     held = _container(
         {driver_params.PATH: b"ModifyDeviceFiles: 0\n"}, mounted=(driver_params.PATH,)
     )
-    (found,) = env_items.effects(held, injector.LEGACY, ExpectedInjection(edits={"env": ["A=1"]}))
+    (found,) = env_items.effects(held, LEGACY, ExpectedInjection(edits={"env": ["A=1"]}))
     assert found.is_known
 
 
@@ -306,11 +327,11 @@ EGL = [("/usr/lib/libEGL_nvidia.so.580.95.05", "libEGL_nvidia.so.0")]
 @pytest.mark.parametrize(
     ("files", "libraries", "by", "verdict", "is_known"),
     [
-        ([egl_profile.PATH], EGL, injector.CDI, compare_item.SAME, False),
-        ([egl_profile.PATH], EGL, injector.OURS, compare_item.SAME, False),
-        ([egl_profile.PATH], [], injector.CDI, compare_item.THERE, True),
-        ([], EGL, injector.CDI, compare_item.GPUHOOK, True),
-        ([], EGL, injector.OURS, compare_item.GPUHOOK, False),
+        ([egl_profile.PATH], EGL, CDI, compare_item.SAME, False),
+        ([egl_profile.PATH], EGL, known_difference.OURS, compare_item.SAME, False),
+        ([egl_profile.PATH], [], CDI, compare_item.THERE, True),
+        ([], EGL, CDI, compare_item.GPUHOOK, True),
+        ([], EGL, known_difference.OURS, compare_item.GPUHOOK, False),
     ],
 )
 def test_application_profile_requires_egl(
@@ -417,7 +438,7 @@ def test_mounted_file_systems_are_not_read(tmp_path: Path) -> None:
 
     mounts = mountinfo.parse("\n".join(lines).encode())
     root = SimpleNamespace(mounts=lambda: mounts, status=found, real=lambda path: path)
-    there = ContainerMounts(cast("Any", SimpleNamespace(root=root)), {}, [], injector.CDI)
+    there = ContainerMounts(cast("Any", SimpleNamespace(root=root)), {}, [], CDI)
     wanted: Any = {"mounts": [{"hostPath": str(file), "containerPath": LIBCUDA}]}
     named = [one.name for one in there.items(ExpectedInjection(whole=wanted))]
     assert named == ["/driver/libcuda.so.1"]

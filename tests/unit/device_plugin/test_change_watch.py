@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -20,8 +21,8 @@ from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.errors import fault
 from gpuhook.host.logs import logger
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
-from gpuhook.vendors.nvidia.devices.node_signature import signature
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, Node
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 
 SOON = "gpuhook: {health: {pollInterval: 100ms}}\n"
 
@@ -29,7 +30,9 @@ SOON = "gpuhook: {health: {pollInterval: 100ms}}\n"
 def missing(root: Path) -> NodeSnapshot:
     """Return a snapshot of a node whose driver does not answer."""
     reason = fault("GH1204", path="libnvidia-ml.so.1", reason="none")
-    return NodeSnapshot(trouble=reason, signature=signature(str(root), ""))
+    token = nvidia_part.token(str(root))
+    part = replace(nvidia_part.part(Node(Driver()), token=token), error=reason, is_whole=False)
+    return NodeSnapshot(parts=(part,), tokens={"nvidia.com": token})
 
 
 def retry_times(
@@ -71,7 +74,8 @@ def test_retry_interval_doubles_up_to_a_minute(tmp_path: Path, is_lost: bool) ->
     launch = Launch(host_root=str(tmp_path))
     triggers = Triggers()
     gpus = (Gpu(0, uuid="GPU-0"), Gpu(1, uuid="GPU-1", lost="fallen off the bus"))
-    lost = NodeSnapshot(seen=Node(Driver(), gpus), signature=signature(str(tmp_path), ""))
+    part = nvidia_part.part(Node(Driver(), gpus))
+    lost = NodeSnapshot(parts=(part,), tokens={"nvidia.com": nvidia_part.token(str(tmp_path))})
     trouble = lost if is_lost else missing(tmp_path)
     times = retry_times(ChangeWatch(launch, triggers, 10.0), triggers, trouble, 5)
     assert times == [10, 30, 70, 130, 190]
@@ -106,7 +110,7 @@ def test_driver_that_blocks_its_readers_delays_no_poll(
     monkeypatch.setattr(AmdVendor, "plugin_token", blocked)
     triggers = Triggers()
     watch = ChangeWatch(Launch(host_root=str(tmp_path)), triggers, 0.001)
-    watch.set_snapshot(NodeSnapshot(signature=signature(str(tmp_path), "")))
+    watch.set_snapshot(NodeSnapshot(tokens={"nvidia.com": nvidia_part.token(str(tmp_path))}))
 
     async def polled() -> None:
         enough = asyncio.Event()

@@ -13,7 +13,10 @@ from gpuhook.device_plugin import driver_calls, node_snapshot
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.launch_options import Launch
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.devices import node_signature
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 from tests.simulated import amd_tree, stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -30,14 +33,17 @@ def launch(node: SimulatedNode) -> Launch:
 
 
 def has_changed(last: node_snapshot.NodeSnapshot, options: Launch) -> bool:
-    return node_snapshot.has_other_gpus(last, options) or node_snapshot.has_other_parts(
-        last, options
-    )
+    return any(node_snapshot.has_other_devices(one.domain, last, options) for one in vendors())
+
+
+def gpus(snapshot: node_snapshot.NodeSnapshot) -> tuple[Gpu, ...]:
+    """Return NVIDIA's GPUs of a snapshot."""
+    return nvidia_part.own_part(snapshot.parts).node.gpus
 
 
 def test_unchanged_node_needs_no_new_snapshot(node: SimulatedNode) -> None:
     first = node_snapshot.take(launch(node), Configuration())
-    assert [gpu.uuid for gpu in first.seen.gpus] == [node.node.gpus[0].uuid]
+    assert [gpu.uuid for gpu in gpus(first)] == [node.node.gpus[0].uuid]
     assert not has_changed(first, launch(node))
 
 
@@ -46,7 +52,7 @@ def test_change_during_a_snapshot_needs_a_new_snapshot(
     node: SimulatedNode, monkeypatch: pytest.MonkeyPatch, is_away: bool
 ) -> None:
     """A GPU can be plugged in after the NVML query."""
-    ask = node_snapshot._query_driver
+    ask = nvidia_part._query_driver
     if is_away:
         stub_events.take_away(node)
 
@@ -61,9 +67,9 @@ def test_change_during_a_snapshot_needs_a_new_snapshot(
             plug_gpu()
 
     with monkeypatch.context() as patch:
-        patch.setattr(node_snapshot, "_query_driver", query_and_plug)
+        patch.setattr(nvidia_part, "_query_driver", query_and_plug)
         first = node_snapshot.take(launch(node), Configuration())
-    assert (first.trouble is not None) == is_away
+    assert (first.error is not None) == is_away
     assert has_changed(first, launch(node))
     second = node_snapshot.take(launch(node), Configuration())
     assert not has_changed(second, launch(node))
@@ -84,7 +90,7 @@ def test_change_between_two_signatures_needs_a_new_snapshot(
         return taken[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(node_snapshot, "signature", signature)
+        patch.setattr(nvidia_part, "signature", signature)
         first = node_snapshot.take(launch(node), Configuration())
     assert len(taken) >= number
     assert has_changed(first, launch(node))
@@ -93,22 +99,40 @@ def test_change_between_two_signatures_needs_a_new_snapshot(
 def test_lost_gpu_keeps_its_last_known_memory(node: SimulatedNode) -> None:
     """Units that are counted by memory remain in the list, as unhealthy."""
     first = node_snapshot.take(launch(node), Configuration())
-    (gpu,) = first.node.gpus
+    (gpu,) = gpus(first)
     assert gpu.memory_bytes
     gone = replace(gpu, lost="fallen off the bus", memory_bytes=None)
-    lost = replace(first, node=replace(first.node, gpus=(gone,)))
-    found = node_snapshot.with_last_memory(lost, first)
-    assert found.node.gpus == (replace(gone, memory_bytes=gpu.memory_bytes),)
-    assert node_snapshot.with_last_memory(lost, found) == found
-    assert node_snapshot.with_last_memory(lost, node_snapshot.NodeSnapshot()) == lost
-    other = replace(gone, uuid=None)
-    nameless = replace(first, node=replace(first.node, gpus=(other,)))
-    assert node_snapshot.with_last_memory(nameless, first) == nameless
+    lost = with_gpu(first, gone)
+    found = node_snapshot.with_lost(lost, first)
+    assert gpus(found) == (replace(gone, memory_bytes=gpu.memory_bytes),)
+    assert node_snapshot.with_lost(lost, found) == found
+    assert node_snapshot.with_lost(lost, node_snapshot.NodeSnapshot()) == lost
+    nameless = with_gpu(first, replace(gone, uuid=None))
+    assert node_snapshot.with_lost(nameless, first) == nameless
+
+
+def with_gpu(snapshot: node_snapshot.NodeSnapshot, gpu: Gpu) -> node_snapshot.NodeSnapshot:
+    """Return a snapshot with this GPU of NVIDIA in place of the others."""
+    own = nvidia_part.own_part(snapshot.parts)
+    return replace(snapshot, parts=(replace(own, inventory=replace(own.node, gpus=(gpu,))),))
+
+
+def test_driver_that_does_not_answer_keeps_its_gpus(node: SimulatedNode) -> None:
+    """They are unhealthy; after a GPU and the driver are gone for good, there is no GPU."""
+    first = node_snapshot.take(launch(node), Configuration())
+    stub_events.take_away(node)
+    away = node_snapshot.take(launch(node), Configuration())
+    assert away.error is not None
+    assert gpus(away) == ()
+    kept = node_snapshot.with_lost(away, first)
+    assert (gpus(kept), kept.error) == (gpus(first), away.error)
+    assert not kept.is_whole
+    assert gpus(node_snapshot.with_lost(replace(away, parts=()), first)) == ()
 
 
 def test_vendor_that_fails_does_not_affect_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     first = node_snapshot.take(Launch(inventory="mixed"), Configuration())
-    assert [part.domain for part in first.parts] == ["amd.com"]
+    assert [part.domain for part in first.parts] == ["nvidia.com", "amd.com"]
     assert first.is_whole
 
     def fail(*_: object) -> None:
@@ -116,12 +140,11 @@ def test_vendor_that_fails_does_not_affect_the_other(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(AmdVendor, "dumped_part", fail)
     failed = node_snapshot.take(Launch(inventory="mixed"), Configuration())
-    assert failed.node == first.node
-    assert failed.parts == ()
+    assert failed.parts == first.parts[:1]
     assert failed.failures == ("amd.com: ValueError('a bug')",)
     assert not failed.is_whole
-    kept = node_snapshot.with_lost(failed, first).parts[0]
-    assert (kept.inventory, kept.trouble) == (first.parts[0].inventory, failed.failures[0])
+    kept = node_snapshot.with_lost(failed, first).parts[1]
+    assert (kept.inventory, kept.trouble) == (first.parts[1].inventory, failed.failures[0])
 
 
 def test_driver_that_blocks_its_readers_does_not_affect_the_other(
@@ -137,15 +160,14 @@ def test_driver_that_blocks_its_readers_does_not_affect_the_other(
         answer.wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(driver_calls, "SECONDS", 0.01)
+        patch.setattr(AmdVendor, "patience", 0.01)
         patch.setattr(AmdVendor, "plugin_part", blocked)
         found = [node_snapshot.take(launch(node), Configuration()) for _ in range(3)]
-    assert [one.node for one in found] == [first.node] * 3
-    assert [one.parts for one in found] == [()] * 3
+    assert [one.parts for one in found] == [first.parts[:1]] * 3
     assert all("the amdgpu driver did not answer" in one.failures[0] for one in found)
     assert len(calls) == 1
-    kept = node_snapshot.with_lost(found[2], first).parts[0]
-    assert (kept.inventory, kept.trouble) == (first.parts[0].inventory, found[2].failures[0])
+    kept = node_snapshot.with_lost(found[2], first).parts[1]
+    assert (kept.inventory, kept.trouble) == (first.parts[1].inventory, found[2].failures[0])
     answer.set()
     driver_calls._callers["amd.com", "inventory"].join()
     assert node_snapshot.take(launch(node), Configuration()).parts == first.parts
@@ -157,12 +179,12 @@ def test_node_without_nvidia_hardware_lacks_no_driver(tmp_path: Path) -> None:
         host_root=str(tmp_path), node_driver_root=str(tmp_path), node_dev_root=str(tmp_path)
     )
     found = node_snapshot.take(options, Configuration())
-    assert (found.trouble, found.is_whole) == (None, True)
+    assert (found.error, found.is_whole) == (None, True)
     assert not has_changed(found, options)
     # A GPU of NVIDIA without its driver is a trouble, and AMD's are there nevertheless.
     card = tmp_path / "sys/bus/pci/devices/0000:af:00.0"
     card.mkdir()
     (card / "vendor").write_text("0x10de\n")
     found = node_snapshot.take(options, Configuration())
-    assert found.trouble is not None
-    assert len(found.parts) == 1
+    assert found.error is not None
+    assert [part.domain for part in found.parts] == ["nvidia.com", "amd.com"]

@@ -25,6 +25,8 @@ from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.plugin import Plugin
 from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 
 CONFIG = """\
 version: v1
@@ -240,7 +242,7 @@ def test_health_is_published_during_a_hanging_snapshot(
         monkeypatch.setattr(node_snapshot, "take", hang)
         running.triggers.pull(Reason.NODE)
         await running.until(entered.is_set)
-        (gpu,) = running.plugin._snapshot.node.gpus
+        (gpu,) = nvidia_part.own_part(running.plugin._snapshot.parts).node.gpus
         running.plugin._health._health.mark_lost(str(gpu.uuid), "it is gone", 1.0)
         running.plugin._health._publish()
         await running.until(lambda: running.plugin._answers.known.context.unhealthy)
@@ -373,7 +375,8 @@ def test_missing_driver_makes_all_gpus_unhealthy_until_it_is_back(
 
     def take_changed(launch: Launch, configuration: Configuration) -> NodeSnapshot:
         found = take_snapshot(launch, configuration)
-        return replace(NodeSnapshot(), trouble=trouble) if is_gone else found
+        away = replace(nvidia_part.part(Node(Driver())), error=trouble)
+        return NodeSnapshot(parts=(away,)) if is_gone else found
 
     monkeypatch.setattr(node_snapshot, "take", take_changed)
 
@@ -558,8 +561,10 @@ def test_refused_configuration_is_retried_when_the_node_changes(
 
     def take_changed(launch: Launch, configuration: Configuration) -> NodeSnapshot:
         found = take_snapshot(launch, configuration)
-        gpus = tuple(replace(gpu, memory_bytes=80 << 30) for gpu in found.node.gpus)
-        return replace(found, node=replace(found.node, gpus=gpus)) if is_larger else found
+        own = nvidia_part.own_part(found.parts)
+        gpus = tuple(replace(gpu, memory_bytes=80 << 30) for gpu in own.node.gpus)
+        larger = replace(own, inventory=replace(own.node, gpus=gpus))
+        return replace(found, parts=(larger,)) if is_larger else found
 
     monkeypatch.setattr(node_snapshot, "take", take_changed)
 

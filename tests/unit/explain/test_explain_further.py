@@ -123,15 +123,40 @@ def test_isolation_is_that_of_amd() -> None:
     assert "MPS" not in json.dumps([whole, part])
 
 
+def _this_node(path: Path, monkeypatch: pytest.MonkeyPatch, on_stale: str = "") -> amd_tree.AmdTree:
+    """Make this node one with AMD GPUs, whose specs are in `path`/cdi."""
+    tree = amd_tree.build(path, "mi300x8", real_nodes=True)
+    settings = path / "config.yaml"
+    more = f"  onStale: {on_stale}\n" if on_stale else ""
+    settings.write_text(f"cdi:\n  specDirs: [{path}/cdi]\n{more}", encoding="utf-8")
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(settings))
+    monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(path))
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(path / "state"))
+    return tree
+
+
+@pytest.mark.parametrize(("on_stale", "result"), [("refresh", "gets"), ("refuse", "refused")])
+def test_stale_spec_is_refreshed_first(
+    on_stale: str, result: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for NVIDIA GPUs: gpuhook-runtime writes it again, if the settings say so."""
+    tree = _this_node(tmp_path, monkeypatch, on_stale)
+    words = ["generate-cdi", "--vendor", "amd", "--output-file", f"{tmp_path}/cdi/amd.yaml"]
+    made = CliRunner().invoke(main, words)
+    assert made.exit_code == 0, made.output
+    tree.generation(11)
+    shown = CliRunner().invoke(main, ["explain", "-o", "json", "--env", "AMD_VISIBLE_DEVICES=2"])
+    document = json.loads(shown.stdout)
+    (container,) = document["containers"]
+    assert container["result"] == result
+    is_noted = any("amd.yaml is stale (generation: " in one for one in document["node"]["notes"])
+    assert is_noted is (on_stale == "refresh")
+
+
 def test_this_node_without_a_spec_is_described(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    amd_tree.build(tmp_path, "mi300x8", real_nodes=True)
-    settings = tmp_path / "config.yaml"
-    settings.write_text(f"cdi:\n  specDirs: [{tmp_path}/cdi]\n", encoding="utf-8")
-    monkeypatch.setenv("GPUHOOK_CONFIG", str(settings))
-    monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(tmp_path))
-    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    _this_node(tmp_path, monkeypatch)
     shown = CliRunner().invoke(main, ["explain", "-o", "json", "--env", "AMD_VISIBLE_DEVICES=2"])
     document = json.loads(shown.stdout)
     assert document["node"]["gpus"] == 8

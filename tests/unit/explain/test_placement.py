@@ -17,7 +17,7 @@ from gpuhook.explain.pods.scheduling.placement import Placement
 from gpuhook.explain.pods.scheduling.pod_placements import pod_placements
 from gpuhook.node import daemons
 from tests.unit.explain.test_pod_answers import SCHEMA
-from tests.unit.offering import H100, T4
+from tests.unit.offering import H100, T4, part_of
 from tests.unit.pod_texts import HERE, read
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -44,7 +44,7 @@ def pod(kind: str = "Pod", **spec: object) -> dict[str, object]:
 def placements(*objects: object, host_root: str | None = None) -> list[Placement]:
     """Return the placements of the containers on a T4 node; their documents fit the schema."""
     asked = read(yaml.safe_dump_all(objects))
-    found = pod_placements(asked, T4, Configuration(), host_root)
+    found = pod_placements(asked, [part_of(T4)], Configuration(), host_root)
     for one, placed in zip(asked, found, strict=True):
         jsonschema.validate(json.loads(json.dumps(document(one, None, placed))), SCHEMA)
     return found
@@ -345,11 +345,11 @@ def test_shared_objects_are_bounded() -> None:
 def test_labels_follow_the_configuration() -> None:
     """A pod of a workload is compared as a pod is; the count is of this node's GPUs."""
     asked = read(yaml.safe_dump(pod("Job", nodeSelector={"nvidia.com/gpu.count": "8"})))
-    (found, _) = pod_placements(asked, H100, Configuration(), None)
+    (found, _) = pod_placements(asked, [part_of(H100)], Configuration(), None)
     assert found.verdict == "matches"
 
 
 def test_node_without_facts_has_no_known_gpu_labels() -> None:
     asked = read(yaml.safe_dump(pod(nodeSelector={PRODUCT: "other"})))
-    (found, _) = pod_placements(asked, None, Configuration(), None)
+    (found, _) = pod_placements(asked, [], Configuration(), None)
     assert (found.verdict, found.objections) == ("not-judged", ())

@@ -25,7 +25,7 @@ from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.plans import described, planned
-from tests.unit.offering import H100, T4, changed
+from tests.unit.offering import H100, T4, changed, part_of
 from tests.unit.pod_texts import GPU, HERE, container, read
 
 SCHEMA = json.loads(
@@ -52,7 +52,7 @@ def _asking(**amounts: int) -> str:
 
 
 def _allocated(asked: PodRequest, node: Node, chosen: Configuration) -> Allocated:
-    (given,) = of_pods([asked], node, chosen)
+    (given,) = of_pods([asked], [part_of(node)], chosen)
     return given
 
 
@@ -185,7 +185,7 @@ def test_containers_of_a_pod_share_only_the_units_of_an_init_container() -> None
           - {name: a, resources: {limits: {nvidia.com/gpu: 1}}}
           - {name: b, resources: {limits: {nvidia.com/gpu: 6}}}
     """)
-    given = of_pods(found, H100, Configuration())
+    given = of_pods(found, [part_of(H100)], Configuration())
     side, init, first, second = (set(one.units) for one in given)
     assert first < init
     assert init - first < second
@@ -203,7 +203,7 @@ def test_units_of_another_container_are_not_free() -> None:
           - {name: a, resources: {limits: {nvidia.com/gpu: 6}}}
           - {name: b, resources: {limits: {nvidia.com/gpu: 3}}}
     """)
-    _, second = of_pods(found, H100, Configuration())
+    _, second = of_pods(found, [part_of(H100)], Configuration())
     (objection,) = second.objections
     assert "2 at most on this node, 3 requested; 6 are already allocated" in objection.instead
 
@@ -216,7 +216,9 @@ def test_annotations_of_the_pod_do_not_reach_the_runtime() -> None:
 def test_each_pod_is_alone_on_the_node() -> None:
     one = "kind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c, " + _asking(gpu=1) + "}]}"
     found = read("\n---\n".join(one % name for name in "ab"))
-    assert [given.units for given in of_pods(found, T4, Configuration())] == [(UUID,)] * 2
+    assert [given.units for given in of_pods(found, [part_of(T4)], Configuration())] == [
+        (UUID,)
+    ] * 2
 
 
 def test_configuration_that_does_not_fit_the_node_is_a_fault(tmp_path: Path) -> None:
@@ -258,8 +260,7 @@ def test_runtime_grants_the_devices_of_the_plugin(tmp_path: Path) -> None:
     (device,) = given.answers[0].devices
     paths = [node["path"] for node in grant.edits["deviceNodes"]]
     assert set(device.paths) <= set(paths)
-    words = vocabulary.VOCABULARY
-    found = replicas_of(spec, words, grant.devices, lambda: [device.uuid])
+    found = replicas_of(spec, grant.devices, lambda: [device.uuid])
     assert found == list(given.units)
 
 

@@ -20,8 +20,8 @@ import pytest
 
 import gpuhook
 from gpuhook.cli import main
+from gpuhook.host import installed_roots
 from gpuhook.install import installation, runtime_tree, tree_copy
-from gpuhook.vendors.nvidia.driver import driver_locations
 from tests.waiting import eventually
 
 SCHEMA = json.loads((Path(gpuhook.__file__).parent / "schemas/install.json").read_text("utf-8"))
@@ -125,7 +125,7 @@ def test_integration_cdi_copies_no_tree(host: Path) -> None:
 
 def driver_file(host: Path) -> Path:
     """Return the file from which the installed programs read the driver root."""
-    return host / "opt/gpuhook/current/lib/gpuhook" / driver_locations.INSTALLED_FILE
+    return host / "opt/gpuhook/current/lib/gpuhook" / installed_roots.FILE
 
 
 def test_driver_root_of_the_host(host: Path, small: Path) -> None:
@@ -182,10 +182,10 @@ def test_invalid_driver_roots_are_refused(
 def test_unreadable_driver_root_file_names_no_root(
     text: str, found: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / driver_locations.INSTALLED_FILE
+    file = tmp_path / installed_roots.FILE
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
-    monkeypatch.setattr(driver_locations, "installed_file", lambda: str(file))
-    assert driver_locations.installed_roots() == found
+    monkeypatch.setattr(installed_roots, "installed_file", lambda: str(file))
+    assert installed_roots.installed_roots() == found
 
 
 def test_host_without_an_engine(host: Path, small: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpuhook.cdi.hot.registry import Registry
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.engine_log import EngineLog
@@ -28,10 +29,10 @@ class NodeWith(NvidiaNode):
     """This node with a given NVML library."""
 
     def __init__(self, settings: Settings, library: str) -> None:
-        super().__init__(settings, lambda _: None)
+        super().__init__(settings, lambda _vendor, _way: Registry([], []))
         self._library = library
 
-    def nvml(self) -> str:
+    def driver_library(self) -> str:
         return self._library
 
 

@@ -218,7 +218,7 @@ def test_library_that_crashes_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> Non
     """The hook continues: only the child process ends."""
     monkeypatch.setattr(limit_drivers, "NvmlDriver", lambda _: os.kill(os.getpid(), 9))
     told: list[GpuhookError] = []
-    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], str, [], told)
+    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], lambda: "libnvidia-ml.so.1", [], told)
     assert [error.code for error in told] == ["GH1257"]
     assert "signal 9" in told[0].message
 
@@ -229,7 +229,7 @@ def test_internal_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(limit_drivers, "NvmlDriver", broken)
     told: list[GpuhookError] = []
-    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], str, [], told)
+    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], lambda: "libnvidia-ml.so.1", [], told)
     assert [error.code for error in told] == ["GH1257"]
     assert "KeyError: 'oops'" in told[0].message
 
@@ -371,7 +371,7 @@ def test_host_without_free_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "fork", fails)
     told: list[GpuhookError] = []
-    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], str, [], told)
+    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], lambda: "libnvidia-ml.so.1", [], told)
     assert [error.code for error in told] == ["GH1258"]
     assert "pids.max" in told[0].hint
     with pytest.raises(GpuhookError, match="Resource temporarily"):

@@ -14,7 +14,7 @@ from gpuhook.cdi.hot import registry
 from gpuhook.entry.plan_context import PlanContext, plan_logged, source_logged, with_fresh_specs
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot.settings import Settings
-from gpuhook.node.described_node import Heard
+from gpuhook.node.kept_log import KeptLog
 from gpuhook.request import plan
 from gpuhook.vendors.nvidia.hot import vocabulary
 from tests.plans import WORDS, PlainNode, chosen, described, this_node
@@ -118,7 +118,7 @@ def test_plan_of_names_equals_the_plan_of_a_request() -> None:
 
 def test_warnings_are_logged_also_before_a_fault(tmp_path: Path) -> None:
     settings = chosen(on_unknown_capability="ignore", spec_dirs=[str(tmp_path)])
-    context = PlanContext(settings, this_node(settings), Heard())
+    context = PlanContext(settings, this_node(settings), KeptLog())
     capabilities = f"{vocabulary.VOCABULARY.capabilities_env}=none-such"
     spec = {"process": {"env": [f"{vocabulary.VOCABULARY.devices_env}=0", capabilities]}}
     source = source_logged(spec, context)
@@ -155,7 +155,7 @@ def stale(times: int = 2) -> Callable[[], str]:
 def test_stale_specs_are_refreshed_and_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuhook.host.hot.state.is_rootless", lambda: False)
     settings, refresh = Settings(), Refresh()
-    context = PlanContext(settings, this_node(settings), Heard(), refresh)
+    context = PlanContext(settings, this_node(settings), KeptLog(), refresh)
     assert with_fresh_specs(stale(), context) == "planned"
     assert refresh.needed == [True]
 
@@ -169,7 +169,7 @@ def test_failed_or_disabled_refresh_is_a_fault(
 ) -> None:
     monkeypatch.setattr("gpuhook.host.hot.state.is_rootless", lambda: False)
     settings, refresh = chosen(on_stale=on_stale), Refresh(trouble)
-    context = PlanContext(settings, this_node(settings), Heard(), refresh)
+    context = PlanContext(settings, this_node(settings), KeptLog(), refresh)
     with pytest.raises(GpuhookError, match=said) as caught:
         with_fresh_specs(stale(9), context)
     assert caught.value.code == "GH1120"
@@ -180,5 +180,5 @@ def test_a_refresh_that_fails_for_another_spec_is_no_fault(monkeypatch: pytest.M
     """One vendor's driver is broken; the stale spec of the other's was written again."""
     monkeypatch.setattr("gpuhook.host.hot.state.is_rootless", lambda: False)
     settings, refresh = Settings(), Refresh("GH1200: no library")
-    context = PlanContext(settings, this_node(settings), Heard(), refresh)
+    context = PlanContext(settings, this_node(settings), KeptLog(), refresh)
     assert with_fresh_specs(stale(), context) == "planned"

@@ -11,10 +11,10 @@ import pytest
 from gpuhook.cdi import spec_file
 from gpuhook.entry.hooks import apply_hook
 from gpuhook.host.hot.settings import Settings
+from gpuhook.node.kept_log import KeptLog
 from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import node_json
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
-from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.plans import this_node
 
 
@@ -29,21 +29,21 @@ def no_aliases() -> list[str]:
 def test_replicas_of_granted_devices() -> None:
     """GPUHOOK_REPLICAS may name replicas of granted devices, and nothing else."""
     told = spec_with_replicas("GPU-1::3, GPU-2::0,GPU-1::x,GPU-1,GPU-1::3")
-    assert replicas_of(told, VOCABULARY, ["nvidia.com/gpu=GPU-1"], list) == ["GPU-1::3"]
+    assert replicas_of(told, ["nvidia.com/gpu=GPU-1"], list) == ["GPU-1::3"]
 
 
 def test_replicas_of_several_resources() -> None:
     """Each resource of a container has its own variable."""
     env = ["GPUHOOK_REPLICAS=GPU-1::3", "GPUHOOK_REPLICAS_AMD_COM_GPU=0000:05:00.0::1,GPU-1::3"]
     devices = ["nvidia.com/gpu=GPU-1", "amd.com/gpu=0000:05:00.0"]
-    found = replicas_of({"process": {"env": env}}, VOCABULARY, devices, list)
+    found = replicas_of({"process": {"env": env}}, devices, list)
     assert found == ["GPU-1::3", "0000:05:00.0::1"]
 
 
 def test_replica_by_another_name_of_its_device() -> None:
     """A device that was granted as 0 may have its UUID in the variable."""
     told = spec_with_replicas("GPU-1::3,GPU-2::0,GPU-1::0")
-    assert replicas_of(told, VOCABULARY, ["nvidia.com/gpu=0"], lambda: ["GPU-1", "0"]) == [
+    assert replicas_of(told, ["nvidia.com/gpu=0"], lambda: ["GPU-1", "0"]) == [
         "GPU-1::3",
         "GPU-1::0",
     ]
@@ -52,7 +52,7 @@ def test_replica_by_another_name_of_its_device() -> None:
 @pytest.mark.parametrize("value", ["", "GPU-1::1", "GPU-1::1,GPU-1::2", "nonsense"])
 def test_aliases_are_read_only_when_needed(value: str) -> None:
     """Without replicas, or with those of named devices alone, no spec is read."""
-    replicas_of(spec_with_replicas(value), VOCABULARY, ["nvidia.com/gpu=GPU-1"], no_aliases)
+    replicas_of(spec_with_replicas(value), ["nvidia.com/gpu=GPU-1"], no_aliases)
 
 
 @pytest.fixture
@@ -115,6 +115,6 @@ def test_specs_of_the_plugin_are_enough_without_an_inventory(
 ) -> None:
     """If only the device plugin writes specs, the hook finds the devices in them."""
     monkeypatch.setattr(apply_hook, "Settings", lambda: settings)
-    assert set(apply_hook._known_devices(["/dev/nvidia0"])) == {"0", "GPU-0"}
+    assert set(apply_hook._known_devices(["/dev/nvidia0"], KeptLog())) == {"0", "GPU-0"}
     monkeypatch.setattr(node_json, "uuids", lambda: {"/dev/nvidia0": "GPU-7"})
-    assert apply_hook._known_devices(["/dev/nvidia0", "/dev/nvidiactl"]) == ["GPU-7"]
+    assert apply_hook._known_devices(["/dev/nvidia0", "/dev/nvidiactl"], KeptLog()) == ["GPU-7"]

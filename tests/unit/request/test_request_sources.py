@@ -10,7 +10,7 @@ import pytest
 
 from gpuhook.entry.plan_context import PlanContext, source_logged
 from gpuhook.errors import GpuhookError
-from gpuhook.node.described_node import Heard
+from gpuhook.node.kept_log import KeptLog
 from gpuhook.request import plan
 from tests.plans import chosen as settings
 from tests.plans import planned, this_context, this_node
@@ -127,9 +127,9 @@ CASES: list[tuple[list[str], list[str], str, bool, dict[str, Any], str | None, l
 ]
 
 
-def context(**chosen: Any) -> tuple[PlanContext, Heard]:
+def context(**chosen: Any) -> tuple[PlanContext, KeptLog]:
     """Return the plan context of a node with these settings, and its log."""
-    heard = Heard()
+    heard = KeptLog()
     return this_context(settings(**chosen), heard), heard
 
 

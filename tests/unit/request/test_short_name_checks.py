@@ -14,7 +14,7 @@ from gpuhook.entry.oci_command import Command
 from gpuhook.errors import GpuhookError
 from gpuhook.explain.dry_run_rootfs import RootfsDryRun
 from gpuhook.host.hot.settings import Settings
-from gpuhook.node.described_node import Heard
+from gpuhook.node.kept_log import KeptLog
 from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.plans import this_context
@@ -58,7 +58,7 @@ class Host:
         (place / "cdi").mkdir()
         (place / "cdi/a.json").write_text(json.dumps(document))
         (place / "bundle/rootfs").mkdir(parents=True)
-        self.heard = Heard()
+        self.heard = KeptLog()
 
     def created(self, *env: str, mounts: tuple[str, ...] = (), **settings: Any) -> Edited:
         """Return the result of a create for a container with these variables and mounts."""
@@ -130,7 +130,7 @@ def test_variable_cannot_name_a_replica_of_another_gpu(told: str, host: Host) ->
     edited = host.created(asks("GPU-5c9a1f7e"))
     assert edited.grant is not None
     spec = {"process": {"env": [f"{VOCABULARY.replicas_env}={told}"]}}
-    assert replicas_of(spec, VOCABULARY, edited.grant.devices, tuple) == []
+    assert replicas_of(spec, edited.grant.devices, tuple) == []
 
 
 @pytest.mark.parametrize("name", ["0-7", "GPU-5c9a1f7e", "01", "1b:00.0"])

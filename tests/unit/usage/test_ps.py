@@ -223,7 +223,7 @@ def test_time_slices_and_compute_modes(place: Path) -> None:
         (UUIDS[0], TIME_SLICE): SavedPolicy(before="default", ours="short"),
         (UUIDS[0], COMPUTE_MODE): SavedPolicy(before="default", ours="exclusive-process"),
     }
-    saved_policies.write(notes, recovery_evidence.read().boot)  # as the device plugin does
+    saved_policies.write(notes, recovery_evidence.boot_id())  # as the device plugin does
     assert ps("-o", "wide").stdout.splitlines()[1].split()[-2:] == ["short", "exclusive-process"]
 
 

@@ -19,24 +19,22 @@ if TYPE_CHECKING:
     from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.explain.pods.scheduling.cri_handlers import CriHandlers
     from gpuhook.explain.pods.scheduling.scheduling_node import SchedulingNode
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.vendor_part import VendorPart
 
 
 def pod_placements(
     asked: Sequence[PodRequest],
-    node: Node | None,
+    parts: Sequence[VendorPart],
     configuration: Configuration,
     host_root: str | None,
-    parts: Sequence[VendorPart] = (),
 ) -> list[Placement]:
     """Return the placement of each container; `host_root` is None for another machine's node.
 
-    `parts` have the GPUs of the other vendors.
+    `parts` have the known GPUs of the vendors.
     """
     here = scheduling_node.chosen_node(asked[0].nodes, host_root)
     if here is None:
-        here = scheduling_node.scheduling_node(node, configuration, host_root, parts)
+        here = scheduling_node.scheduling_node(parts, configuration, host_root)
     has_class = host_root is not None and any(one.runtime_class for one in asked)
     handlers = cri_handlers.cri_handlers(host_root) if has_class and host_root else None
     pods: dict[int, Placement] = {}

@@ -14,14 +14,15 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuhook.device_plugin.labels import label_facts, label_parts, node_labels
-from gpuhook.device_plugin.labels.node_labels import PREFIX, LabelFacts
+from gpuhook.device_plugin.labels import label_parts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import FileError, GpuhookError, printable
 from gpuhook.node import daemons
 from gpuhook.node_facts.sources.node_tree import DirectoryTree
+from gpuhook.vendors.catalogue import vendor_of
 from gpuhook.vendors.nvidia.gpu import features
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.nvidia.labels.nvidia_labels import PREFIX
 from gpuhook.vendors.vendor_worker import call_vendor
 
 TYPE_CHECKING = False
@@ -147,15 +148,14 @@ def _is_here(host_root: str | None) -> bool:
 
 
 def scheduling_node(
-    node: Node | None,
-    configuration: Configuration,
-    host_root: str | None,
-    parts: Sequence[VendorPart] = (),
+    every: Sequence[VendorPart], configuration: Configuration, host_root: str | None
 ) -> SchedulingNode:
     """Return what is known of a node; `host_root` is None for a node that is not this machine.
 
-    `parts` have the GPUs of the other vendors.
+    `every` has the known GPUs of the vendors.
     """
+    node = next((one.inventory for one in every if isinstance(one.inventory, Node)), None)
+    parts = [one for one in every if one.inventory is not node]
     labels = {"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"}
     name = _host_name(host_root)
     if _is_here(host_root):
@@ -176,12 +176,12 @@ def scheduling_node(
         for key, value in label_parts.merged(found.values()).items()
         if key not in unknown and not key.endswith(_BY_DRIVER)
     }
-    owned = [node_labels.OWNED] if node is not None else []
+    owned = (part.names for part in found.values())
     return SchedulingNode(
         source="the labels that gpuhook writes",
         labels=labels,
         name=name,
-        owned=tuple(filter(None, [*owned, *(part.owned for part in found.values())])),
+        owned=tuple(filter(None, owned)),
         unknown=frozenset(unknown),
         unread=tuple(filter(None, (part.unread for part in found.values()))),
     )
@@ -194,15 +194,9 @@ def _label_parts(
     parts: Sequence[VendorPart],
 ) -> dict[str, LabelPart]:
     """Return the labels by vendor; those of the first vendor only if `node` is known."""
-
-    def facts() -> LabelFacts:
-        if host_root is None:
-            return LabelFacts()
-        # Without NVML: its facts are in the node, and a driver may hang.
-        asked = replace(known, driver=replace(known.driver, nvml=None))
-        return label_facts.facts(asked, host_root, configuration.flags.gfd.machine_type_file)
-
     known = node or Node(Driver())
+    # Without NVML: its facts are in the node, and a driver may hang.
+    known = replace(known, driver=replace(known.driver, nvml=None))
     if node is None and not parts:
         return {}
     others = [part.inventory for part in parts]
@@ -210,12 +204,8 @@ def _label_parts(
         offered = resources.offered(known, configuration, *others).resources
     except FileError:  # the strategy single cannot offer these GPUs together
         offered = ()
+    own = [] if node is None else [vendor_of(known).inventory_part(known)]
+    every = [*own, *parts]
     return label_parts.label_parts(
-        known,
-        parts,
-        offered,
-        configuration,
-        facts=facts,
-        host_root=host_root,
-        call=call_vendor,
+        every, offered, configuration, host_root=host_root, call=call_vendor
     )

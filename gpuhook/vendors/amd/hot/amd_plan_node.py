@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source
-    from gpuhook.vendors.interface import HookJobs
+    from gpuhook.vendors.interface import HookJobs, VendorNode
 
 _WAY = "run `gpuhook refresh`, which describes the GPUs of this node"
 _NUMBERS = ("type", "major", "minor")
@@ -41,6 +41,7 @@ class AmdPlanNode:
     is_node = staticmethod(amd_words.is_node)
     is_gpu_node = staticmethod(amd_words.is_gpu_node)
     control_nodes = (amd_words.KFD,)
+    others: Sequence[VendorNode] = ()  # it serves its own names only
 
     def __init__(self, load: Callable[[str, str], Registry], *, is_here: bool = True) -> None:
         """Take the reader of the specs: `load(vendor, way)` returns their registry.
@@ -51,6 +52,7 @@ class AmdPlanNode:
         self._load = load
         self._registry: Registry | None = None
         self._names: list[str] | None = None
+        self._awaited: set[str] = set()
 
     def registry(self) -> Registry:
         """Return the registry of this node's CDI specs."""
@@ -141,6 +143,14 @@ class AmdPlanNode:
             if own and own.issubset(nodes)
         )
 
+    def noted_nodes(self) -> dict[str, str]:
+        """Return nothing: sysfs has the devices."""
+        return {}
+
+    def driver_library(self) -> str:
+        """Return "": sysfs and the kernel's cgroups have what others use a library for."""
+        return ""
+
     def parse_capabilities(
         self,
         text: str | None,  # noqa: ARG002 # this vendor has none
@@ -201,13 +211,20 @@ class AmdPlanNode:
     def require_fresh(self, job: HookJobs) -> None:
         """Do nothing: there are no jobs."""
 
-    def is_stale(self, spec: Compiled) -> bool:
-        """Return whether a spec is gpuhook's and does not match the current state of this host."""
-        return bool(_changes(spec))
+    def changes(self, spec: Compiled) -> list[str]:
+        """Return what changed on this host since gpuhook wrote a spec, [] for another program's."""
+        recorded = spec.annotations.get(amd_words.TOKEN) if spec.kind == self.kind else None
+        if not recorded:
+            return []
+        return amd_token.differences(recorded, amd_token.token(state.host_root()))
+
+    def await_refresh(self, spec: Compiled) -> None:
+        """Treat a spec as fresh: a create would write it again first."""
+        self._awaited.add(spec.path)
 
     def require_current(self, spec: Compiled) -> None:
         """Raise GH1120 if a spec is gpuhook's and does not match the current state of this host."""
-        changes = _changes(spec)
+        changes = [] if spec.path in self._awaited else self.changes(spec)
         if changes:
             raise fault("GH1120", changes="; ".join(changes))
 
@@ -237,14 +254,6 @@ def _nodes_of_others() -> list[str]:
         for name, device in devices.items()
         if device and not amd_sysfs.is_served(root, device)
     ]
-
-
-def _changes(spec: Compiled) -> list[str]:
-    """Return what changed on this host since gpuhook wrote a spec, [] for another program's."""
-    recorded = spec.annotations.get(amd_words.TOKEN) if spec.kind == amd_words.KIND else None
-    if not recorded:
-        return []
-    return amd_token.differences(recorded, amd_token.token(state.host_root()))
 
 
 def _require_device(path: str) -> None:

@@ -22,6 +22,7 @@ VOCABULARY = Vocabulary(
     image_version_env="",
     image_requirement_env="",
     default_kind=KIND,
+    example_node="/dev/dri/renderD128",
     memory_request_env="AMD_GPU_MEMORY_REQUEST",  # MiB
     memory_limit_env="AMD_GPU_MEMORY_LIMIT",
     extras={},

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from gpuhook.vendors.amd.hot.amd_words import KIND
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDriver
-from gpuhook.vendors.vendor_labels import VendorLabels
+from gpuhook.vendors.labels.vendor_labels import VendorLabels
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def labels(
     """
     gpus = list(node.gpus)
     if not gpus:
-        return VendorLabels(owned=OWNED)
+        return VendorLabels(names=OWNED, is_owner=True)
     values: dict[str, str] = {}
     warnings: list[str] = []
     for kind in (kind for kind in KINDS if kind in kinds):
@@ -83,8 +83,7 @@ def labels(
         else:
             text = _of_node(kind, node, gpus)
             values |= {} if text is None else {STABLE + kind: _value(text, _MAX_LENGTH)}
-    devices = frozenset(device.id for gpu in gpus for device in gpu.devices)
-    return VendorLabels(values, OWNED, devices, tuple(warnings))
+    return VendorLabels(values, OWNED, is_owner=True, warnings=tuple(warnings))
 
 
 def _gibibytes(device: AmdDevice) -> str | None:

@@ -11,7 +11,7 @@ import os
 from dataclasses import replace
 
 from gpuhook.vendors.amd.hot.amd_words import KFD, VENDOR
-from gpuhook.vendors.amd.inventory import amd_inventory, sysfs_inventory
+from gpuhook.vendors.amd.inventory import amd_dump, amd_inventory, sysfs_inventory
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
 from gpuhook.vendors.vendor_part import PairScores, VendorPart
 
@@ -42,6 +42,20 @@ def inventory(host_root: str, dev_root: str) -> AmdNode:
     if os.path.isdir(dev + "dri"):
         return node
     return replace(node, warnings=tuple(one for one in node.warnings if not one.startswith(dev)))
+
+
+def read(host_root: str, dev_root: str) -> VendorPart | None:
+    """Return the part of a node, None without GPU and driver."""
+    return _known(inventory(host_root, dev_root))
+
+
+def dumped(name: str) -> VendorPart | None:
+    """Return the part of the node in an inventory file or profile, None without one."""
+    return _known(amd_dump.load(name))
+
+
+def _known(node: AmdNode) -> VendorPart | None:
+    return part(node) if node.gpus or node.driver is not None else None
 
 
 def part(node: AmdNode, lost: Mapping[str, str] | None = None) -> VendorPart:

@@ -5,16 +5,23 @@ from __future__ import annotations
 
 from collections import Counter
 
+from gpuhook.cdi.hot import compiled_spec
+from gpuhook.cdi.hot.registry import Registry
+from gpuhook.host.hot import state
 from gpuhook.vendors.amd.hot import amd_sysfs, amd_words
+from gpuhook.vendors.amd.hot.amd_plan_node import AmdPlanNode
 from gpuhook.vendors.amd.hot.amd_words import DRM
 from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDriver
 from gpuhook.vendors.amd.spec import amd_selection, amd_spec
 from gpuhook.vendors.gpu_summary import GpuSummary, ProofDevice, ProofWay
+from gpuhook.vendors.spec_choices import DESCRIBED, SpecChoices
+from gpuhook.vendors.vendor_inventory import NodeDescription
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
+    from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
+    from gpuhook.vendors.spec_choices import DescribedDevices
 
 _PROOF = ProofWay(
     variable=amd_words.VOCABULARY.devices_env,
@@ -47,6 +54,18 @@ def describe(choices: SpecChoices) -> DescribedDevices:
     else:
         node = patient_inventory.read(choices.host_root, choices.dev_root)
     return amd_spec.describe(node, choices)
+
+
+def described_node(node: AmdNode, *, is_here: bool, may_be_empty: bool) -> NodeDescription:
+    """Return the node of an inventory; raises what amd_spec.describe() raises."""
+    layer, warnings = [], node.warnings
+    if node.gpus or not may_be_empty:
+        root = state.host_root()
+        choices = SpecChoices(host_root=root, dev_root=root, has_numbers=not is_here)
+        found = amd_spec.describe(node, choices)
+        layer, warnings = [compiled_spec.of_spec(DESCRIBED, found.spec)], found.warnings
+    registry = Registry([DESCRIBED], [layer], amd_words.VENDOR)
+    return NodeDescription(AmdPlanNode(lambda _vendor, _way: registry, is_here=is_here), warnings)
 
 
 def summary(host_root: str) -> GpuSummary | None:

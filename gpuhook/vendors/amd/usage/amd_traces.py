@@ -11,12 +11,15 @@ import os
 import re
 
 from gpuhook.vendors.amd.hot import amd_sysfs
-from gpuhook.vendors.amd.hot.amd_words import DRM, KFD
+from gpuhook.vendors.amd.hot.amd_words import DRM, KFD, VOCABULARY
 from gpuhook.vendors.amd.inventory import kfd_topology
+from gpuhook.vendors.known_difference import ACCESS, GROUP, MODE, VARIABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from gpuhook.vendors.known_difference import Difference
 
 NODE_DIRECTORIES = ("/dev", "/dev/dri")
 VARIABLES = (
@@ -32,10 +35,15 @@ NODE_PREFIX = KFD
 # AMD Container Toolkit 1.3: its runtime adds a poststop hook, `amd-ctk cdi generate` writes specs.
 _RUNTIME, SPEC_INJECTOR = "amd-container-runtime", "amd-ctk-cdi"
 TOOLKIT_HOOKS: Mapping[str, str] = {"amd-ctk": _RUNTIME}
+HOOK_INJECTOR = ""
+SPEC_HOOKS: Mapping[str, str] = {}
+CONTROL_NODE = KFD
+SPEC_VARIABLES: tuple[str, ...] = ()
+HOOKLESS_VARIABLE = HOOKLESS_DIRECTORY = ""  # no spec has hooks
 _REASONS = {
-    "mode": "AMD's toolkit keeps the mode of the host's node; this container's user can open it",
-    "access": "AMD's toolkit also allows to create the node, which runtimes allow for all devices",
-    "group": "AMD's toolkit adds no group, and root needs none",
+    MODE: "AMD's toolkit keeps the mode of the host's node; this container's user can open it",
+    ACCESS: "AMD's toolkit also allows to create the node, which runtimes allow for all devices",
+    GROUP: "AMD's toolkit adds no group, and root needs none",
 }
 _VARIABLES = {
     _RUNTIME: "AMD's runtime does not change the request",
@@ -59,11 +67,13 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
     return amd_sysfs.is_ready(host_root)
 
 
-def known_difference(by: str, what: str) -> str:
+def known_difference(by: str, difference: Difference) -> str:
     """Return why a difference of the nodes that AMD's toolkit gives is harmless, else ""."""
     if by not in _VARIABLES:
         return ""
-    return _VARIABLES[by] if what == "variable" else _REASONS.get(what, "")
+    if difference.what == VARIABLE:
+        return _VARIABLES[by] if difference.name == VOCABULARY.devices_env else ""
+    return _REASONS.get(difference.what, "")
 
 
 def is_device_node(path: str, host_root: str) -> bool:
@@ -105,6 +115,15 @@ def running_driver(host_root: str) -> str | None:
     release = amd_sysfs.line(f"{root}/proc/sys/kernel/osrelease")
     version = amd_sysfs.line(f"{root}{amd_sysfs.MODULE}/version")
     return f"amdgpu {version}" if version else f"amdgpu of Linux {release or '?'}"
+
+
+def is_driver_mount(target: str) -> bool:  # noqa: ARG001 # there are none
+    """Return False: containers get no files of the driver."""
+    return False
+
+
+def driver_version(path: str) -> None:
+    """Return None: containers get no files of the driver."""
 
 
 def _minor(path: str) -> int | None:

@@ -7,9 +7,7 @@ import os
 import shutil
 import stat
 
-import gpuhook
 from gpuhook.errors import GpuhookError
-from gpuhook.host import documents
 from gpuhook.vendors.nvidia.warm import nvml_library
 
 TYPE_CHECKING = False
@@ -21,8 +19,6 @@ OPERATOR, GKE = "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"
 OTHER_ROOTS = (OPERATOR, GKE)
 # NixOS keeps all files in its store, and has links to those of the current driver.
 NIXOS_LIBRARIES = "/run/opengl-driver/lib"
-# The file of `gpuhook node install --driver-root`, in the directory that contains this package.
-INSTALLED_FILE = "driver.json"
 
 
 def roots_with_driver(search_paths: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -67,27 +63,6 @@ def _has_driver(root: str, search_paths: tuple[str, ...]) -> bool:
     except GpuhookError:
         return False
     return True
-
-
-def installed_file() -> str:
-    """Return the path of the file of `gpuhook node install` for the programs of this tree."""
-    package = os.path.dirname(os.path.abspath(gpuhook.__file__))
-    return os.path.join(os.path.dirname(package), INSTALLED_FILE)
-
-
-def installed_roots() -> tuple[str, str]:
-    """Return the driver root and the dev root of `gpuhook node install`, "" for an unset one."""
-    try:
-        with open(installed_file(), "rb") as file:
-            known = documents.parse_json_object(file.read())
-    except (OSError, ValueError):
-        return "", ""
-    root, dev_root = (known.get(key) for key in ("root", "devRoot"))
-    return _absolute(root), _absolute(dev_root)
-
-
-def _absolute(path: object) -> str:
-    return path if isinstance(path, str) and path.startswith("/") else ""
 
 
 def program_path(node: Node, name: str) -> str:

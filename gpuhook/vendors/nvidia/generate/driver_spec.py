@@ -19,8 +19,9 @@ from gpuhook.vendors.nvidia.generate import toolkit_switches, written_spec
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.spec import gpu_spec
-from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH, Choices
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.spec_call import DescribedSpecs, SpecCall, WrongOptionsError
+from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import os
 
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.spec import device_selection
-from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH
 from gpuhook.vendors.nvidia.warm import hook_names
+from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

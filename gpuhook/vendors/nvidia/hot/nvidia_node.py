@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.spec import oci_spec
-from gpuhook.cdi.hot import registry
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import bundle, state
 from gpuhook.request import parse
@@ -35,7 +34,7 @@ _REQUIREMENTS = "gpuhook.vendors.nvidia.hot.requirement_check"
 
 
 class NvidiaNode:
-    """This node by its CDI specs, which are read at each call of registry()."""
+    """This node by its CDI specs, which are read once."""
 
     is_here = True
     vocabulary = words.VOCABULARY
@@ -53,12 +52,13 @@ class NvidiaNode:
     # The nodes of the other vendors of a plan: this node serves what they do not serve.
     others: Sequence[VendorNode] = ()
 
-    def __init__(self, settings: Settings, compile_spec: Callable[[str], None]) -> None:
-        """Take the settings; `compile_spec(path)` compiles a YAML spec."""
+    def __init__(self, settings: Settings, load: Callable[[str, str], Registry]) -> None:
+        """Take the settings; `load(vendor, way)` returns the registry of the specs."""
         self.kind = settings.default_kind or words.VOCABULARY.default_kind
-        self._spec_dirs = settings.spec_dirs
         self._roots = (settings.driver_root, settings.dev_root)
-        self._compile_spec = compile_spec
+        self._load = load
+        self._registry: Registry | None = None
+        self._awaited: set[str] = set()
 
     def serves(self, name: str) -> bool:
         """Return whether a name in an annotation is not one of another vendor's node."""
@@ -74,7 +74,9 @@ class NvidiaNode:
 
     def registry(self) -> Registry:
         """Return the registry of this node's CDI specs."""
-        return registry.load(self._spec_dirs, self._compile_spec, self.kind.partition("/")[0])
+        if self._registry is None:
+            self._registry = self._load(self.kind.partition("/")[0], "")
+        return self._registry
 
     def registry_for(self, names: Sequence[str]) -> Registry:
         """Return that registry, with the node's current devices of kinds other than the GPUs'.
@@ -138,7 +140,14 @@ class NvidiaNode:
 
         return node_devices.covered(nodes, self.registry(), self.kind)
 
-    def nvml(self) -> str:
+    def noted_nodes(self) -> dict[str, str]:
+        """Return the UUIDs that generate-cdi recorded in node.json."""
+        bundle.load(_NAMES)
+        from gpuhook.vendors.nvidia.hot import node_json
+
+        return node_json.uuids()
+
+    def driver_library(self) -> str:
         """Return the host path of the NVML library that this node's specs mount, "" for none."""
         bundle.load(_NAMES)
         from gpuhook.vendors.nvidia.hot.device_names import node_devices
@@ -176,17 +185,24 @@ class NvidiaNode:
 
     def require_fresh(self, job: Jobs) -> None:
         """Raise GH1120 if the spec of a job does not match the current state of this host."""
-        host_fingerprint.require_fresh(job)
+        if job.fingerprint not in self._awaited:
+            host_fingerprint.require_fresh(job)
 
     def require_current(self, spec: Compiled) -> None:
         """Do nothing: the job of a spec's hook has its fingerprint, see require_fresh()."""
 
-    def is_stale(self, spec: Compiled) -> bool:
-        """Return whether a spec is gpuhook's and does not match the current state of this host."""
-        return any(map(host_fingerprint.changes, hook_args.own_jobs(spec.edits)[:1]))
+    def changes(self, spec: Compiled) -> list[str]:
+        """Return what changed on this host since gpuhook wrote a spec, [] for another program's."""
+        jobs = hook_args.own_jobs(spec.edits)[:1]
+        return host_fingerprint.changes(jobs[0]) if jobs else []
+
+    def await_refresh(self, spec: Compiled) -> None:
+        """Treat a spec as fresh: a create would write it again first."""
+        self._awaited.update(job.fingerprint for job in hook_args.own_jobs(spec.edits))
 
     def forget(self) -> None:
-        """Do nothing: specs are read at each call of registry()."""
+        """Forget the specs; the next call of registry() reads them again."""
+        self._registry = None
 
     def judge_requirements(
         self, environment: Mapping[str, str], jobs: Sequence[Jobs], nodes: Iterable[str]

@@ -43,6 +43,7 @@ VOCABULARY = Vocabulary(
     image_version_env="CUDA_VERSION",
     image_requirement_env="NVIDIA_REQUIRE_CUDA",
     default_kind=VENDOR + "/gpu",
+    example_node="/dev/nvidia0",
     memory_request_env="NVIDIA_GPU_MEMORY_REQUEST",  # MiB, as in NVIDIA's container toolkit
     memory_limit_env="NVIDIA_GPU_MEMORY_LIMIT",
     extras={
@@ -56,6 +57,7 @@ VOCABULARY = Vocabulary(
     },
     extra_mounts={"imex": IMEX_KIND},
     privileged_kinds=(MIG_KIND,),
+    foreign_hooks=("nvidia-container-runtime-hook", "nvidia-container-toolkit"),
 )
 # Images search this directory before the directory of libcuda; in NVIDIA's specs since 1.17.6.
 LIBCUDA_DIRECTORY_ENV = "NVIDIA_CTK_LIBCUDA_DIR"
@@ -63,8 +65,6 @@ LIBCUDA_DIRECTORY_ENV = "NVIDIA_CTK_LIBCUDA_DIR"
 # the additional ones in a separate device.
 CSV_MOUNTS = ("NVIDIA_REQUIRE_JETPACK", "csv-mounts=all")
 CSV_DEVICE = "csv-mounts-all"
-# NVIDIA's hooks, which would give a container its GPUs a second time.
-FOREIGN_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 
 CAPABILITIES = ("compute", "compat32", "graphics", "utility", "video", "display", "ngx")
 DEFAULT_CAPABILITIES = ("utility", "compute")

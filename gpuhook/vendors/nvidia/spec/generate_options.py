@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuhook.vendors.spec_choices import DEFAULT_HOOK_PATH
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 
-DEFAULT_HOOK_PATH = "/usr/bin/gpuhook-hook"
 DEFAULT_STRATEGIES = ("index", "uuid")
 HOOKS = ("gpuhook", "none")
 # The options of the command that apply to specs with the driver's files alone, by parameter.

@@ -11,11 +11,14 @@ import os
 import re
 
 from gpuhook.vendors.nvidia.devices import stale_nodes
+from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import host_fingerprint, vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from gpuhook.vendors.known_difference import Difference
 
 # Directories of its nodes; drivers of other vendors use /dev/dri, too.
 NODE_DIRECTORIES = (
@@ -28,8 +31,15 @@ NODE_DIRECTORIES = (
 VARIABLES = ("NVIDIA_", "GPUHOOK_", "CUDA_VISIBLE_DEVICES=")
 HAS_FILES = True
 NODE_PREFIX = "/dev/nvidia"
-TOOLKIT_HOOKS: Mapping[str, str] = {}  # compare/items/injector.py knows them
+TOOLKIT_HOOKS: Mapping[str, str] = {}  # it has no others than those below
 SPEC_INJECTOR = ""
+# NVIDIA's legacy hook, and the CDI modes of its toolkit.
+HOOK_INJECTOR = "nvidia-legacy"
+SPEC_HOOKS: Mapping[str, str] = {"nvidia-ctk": "nvidia-cdi", "nvidia-cdi-hook": "nvidia-cdi"}
+CONTROL_NODE = "/dev/nvidiactl"
+# Of toolkit 1.20, `cdi generate`, and gpuhook.
+SPEC_VARIABLES = (f"{vocabulary.LIBCUDA_DIRECTORY_ENV}=", "NVCT_EMPTY_DEVICE=")
+HOOKLESS_VARIABLE, HOOKLESS_DIRECTORY = hookless_mounts.ENV, hookless_mounts.DIRECTORY
 _GPU_MAJOR = 195  # of /dev/nvidia0 and so on. Source: Linux, admin-guide/devices.txt
 _DRI = "/dev/dri/"
 _PROC = "/proc/driver/nvidia/"
@@ -47,9 +57,11 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
     return os.path.basename(os.path.realpath(device)) == _MODULE
 
 
-def known_difference(by: str, what: str) -> str:  # noqa: ARG001 # in compare/items
-    """Return "": compare/items/known_differences.py has the reasons."""
-    return ""
+def known_difference(by: str, difference: Difference) -> str:
+    """Return why a difference of NVIDIA's toolkit is harmless, "" if that is unknown."""
+    from gpuhook.vendors.nvidia.toolkit import toolkit_differences  # for compare only
+
+    return toolkit_differences.known_difference(by, difference)
 
 
 def is_device_node(path: str, host_root: str) -> bool:  # noqa: ARG001 # the name is enough

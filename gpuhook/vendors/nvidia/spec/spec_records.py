@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, fields
 from gpuhook import __version__
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import fastjson, files, settings, state
-from gpuhook.vendors.nvidia.driver import driver_locations, site_rules
+from gpuhook.host.installed_roots import installed_file
+from gpuhook.vendors.nvidia.driver import site_rules
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 
 TYPE_CHECKING = False
@@ -89,7 +90,7 @@ def identity(path: str) -> str:
 
 def inputs(files_dir: str) -> str:
     """Return the identity of the node's files that determine a spec."""
-    paths = [settings.path(), driver_locations.installed_file()]
+    paths = [settings.path(), installed_file()]
     with suppress(OSError):
         paths += site_rules.rule_files(files_dir)
     return "+".join(map(identity, paths))
@@ -99,7 +100,7 @@ def changes(made: Generated) -> list[str]:
     """Return why a spec differs from one that is written now, a phrase each; [] if it does not."""
     found = host_fingerprint.changes(made)
     if made.inputs != inputs(made.files_dir):
-        places = f"{settings.path()}, {driver_locations.installed_file()}"
+        places = f"{settings.path()}, {installed_file()}"
         found.append(f"{places} or a file of {made.files_dir} was changed")
     if made.version != __version__:
         found.append(f"gpuhook: was {made.version}, is {__version__}")

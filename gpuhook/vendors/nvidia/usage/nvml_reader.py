@@ -14,8 +14,13 @@ from gpuhook.host.hot import files
 from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities
 from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
 from gpuhook.vendors.nvidia.usage import nvidia_devices
-from gpuhook.vendors.nvidia.usage.process_memory import SampleTarget, memory_by_pid
-from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice, UsageLook
+from gpuhook.vendors.nvidia.usage.process_memory import memory_by_pid
+from gpuhook.vendors.usage_device import (
+    ProcessOnDevice,
+    SampleTarget,
+    UsageDevice,
+    UsageLook,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

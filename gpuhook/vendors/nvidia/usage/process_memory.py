@@ -3,23 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from gpuhook.vendors.usage_device import ProcessOnDevice, process_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
-    from gpuhook.vendors.usage_device import ProcessOnDevice
-
-
-@dataclass(frozen=True, slots=True)
-class SampleTarget:
-    """A device to sample. `gpu` and `instance` are the GPU of a MIG instance and its ids there."""
-
-    uuid: str
-    gpu: str
-    instance: tuple[int, int] | None = None
+    from gpuhook.vendors.usage_device import SampleTarget
 
 
 def memory_by_pid(
@@ -36,7 +27,8 @@ def memory_by_pid(
         uses = processes(target.gpu)
     if uses is None:
         return None
-    return process_memory(use for use in uses if _is_on_target(use, target, is_parents=is_parents))
+    on_target = (use for use in uses if _is_on_target(use, target, is_parents=is_parents))
+    return process_memory(ProcessOnDevice(use.pid, use.memory_bytes) for use in on_target)
 
 
 def _is_on_target(use: ProcessUse, target: SampleTarget, *, is_parents: bool) -> bool:
@@ -47,15 +39,3 @@ def _is_on_target(use: ProcessUse, target: SampleTarget, *, is_parents: bool) ->
     if use.gpu_instance != target.instance[0]:
         return False
     return use.compute_instance in (None, target.instance[1])
-
-
-def process_memory(uses: Iterable[ProcessUse | ProcessOnDevice]) -> dict[int, int | None]:
-    """Return the bytes of each process, None if not reported.
-
-    The driver lists a process that computes and draws twice, each time with its total.
-    """
-    by_pid: dict[int, int | None] = {}
-    for use in uses:
-        before, now = by_pid.get(use.pid), use.memory_bytes
-        by_pid[use.pid] = now if before is None else max(before, now or 0)
-    return by_pid

@@ -25,6 +25,7 @@ from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 
 VENDOR = "k8s.device-plugin.nvidia.com"
 DIRECTORY = "/var/run/nvidia-container-devices"
@@ -320,7 +321,9 @@ def test_context_has_ordered_strategies_and_control_nodes(h100: Node) -> None:
     few = replace(h100, device_nodes=tuple(d for d in h100.device_nodes if "uvm" not in d.path))
     specs = Specs(names=frozenset({"a/b=c"}))
     made = contexts.context(
-        configuration_with("cdi-cri", "envvar", pass_device_specs=True), few, specs
+        configuration_with("cdi-cri", "envvar", pass_device_specs=True),
+        nvidia_part.part(few),
+        specs,
     )
     assert made.strategies == ("envvar", "cdi-cri")
     assert made.pass_device_specs
@@ -347,7 +350,9 @@ def test_strategy_without_driver_files_is_omitted(
     """It is a warning; without any remaining strategy, Allocate fails."""
     bare = replace(h100, files=(), links=(), files_trouble="no libcuda.so in /driver-root")
     made = contexts.context(
-        configuration_with(*strategies), bare, Specs(trouble=bare.files_trouble)
+        configuration_with(*strategies),
+        nvidia_part.part(bare),
+        Specs(trouble=bare.files_trouble),
     )
     assert made.strategies == left
     omitted = [name for name in strategies if name not in left]
@@ -366,7 +371,7 @@ def test_strategy_without_driver_files_is_omitted(
 def test_host_files_are_below_the_configured_directory(place: str, h100: Node) -> None:
     """Libraries are below lib64 with all names, programs below bin, without duplicates."""
     configuration = replace(configuration_with("host-files"), own=Own(host_files_path=place))
-    files = contexts.context(configuration, h100, Specs()).host_files
+    files = contexts.context(configuration, nvidia_part.part(h100), Specs()).host_files
     assert files.envs == {"LD_LIBRARY_PATH": f"{place}/lib:{place}/lib64"}
     mounts = {mount.container_path: mount for mount in files.mounts}
     assert len(mounts) == len(files.mounts)

@@ -11,7 +11,8 @@ import pytest
 
 from gpuhook.device_plugin.allocate import plugin_specs
 from gpuhook.device_plugin.allocate.allocate import allocate
-from gpuhook.device_plugin.allocate.allocation_context import Context, Specs, part_context
+from gpuhook.device_plugin.allocate.allocation_context import Context, Specs, context
+from gpuhook.device_plugin.allocate.plugin_specs import Hook
 from gpuhook.device_plugin.kubelet.kubelet_answers import check_start
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.amd.plugin import amd_part
@@ -30,7 +31,7 @@ REPLICAS = "sharing: {timeSlicing: {resources: [{name: amd.com/gpu, replicas: 4,
 def of_node(node: AmdNode, text: str = "", specs: Specs | None = None) -> Context:
     """Return the context of a node with AMD GPUs; with those of another vendor in it, too."""
     part: VendorPart = amd_part.part(node)
-    own = part_context(configuration(text), part, specs or Specs())
+    own = context(configuration(text), part, specs or Specs())
     return Context(of_domains={part.domain: own})
 
 
@@ -97,7 +98,7 @@ def test_cdi_names_are_of_the_plugins_spec(tmp_path: Path) -> None:
     part = amd_part.part(CPX)
     text = strategy("cdi-cri, cdi-annotations")
     devices = only(CPX).devices
-    specs = plugin_specs.update_part(part, devices, directory=str(tmp_path))
+    specs = plugin_specs.update(part, devices, (), Hook(None), directory=str(tmp_path))
     found = given(CPX, ["amdgpu_xcp_2"], text, specs)
     assert found.cdi_devices == (f"{KIND}=amdgpu_xcp_2",)
     ((key, value),) = found.annotations.items()
@@ -111,7 +112,7 @@ def test_cdi_names_are_of_the_plugins_spec(tmp_path: Path) -> None:
     nodes = [node["path"] for node in device["containerEdits"]["deviceNodes"]]
     assert nodes == ["/dev/kfd", "/dev/dri/card4", "/dev/dri/renderD131"]
     assert "major" not in Path(path).read_text()  # that of kfd changes with each boot
-    again = plugin_specs.update_part(part, devices, directory=str(tmp_path))
+    again = plugin_specs.update(part, devices, (), Hook(None), directory=str(tmp_path))
     assert (again.written, again.names) == ((), specs.names)
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from gpuhook.device_plugin.allocate import auxiliary_devices
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, DeviceSpec
-from gpuhook.device_plugin.allocate.host_paths import Places
 from gpuhook.device_plugin.config.configuration import Configuration, Flags, Imex
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.plugin_place import Places
 
 NODES = (
     "gdrdrv", "nvidia-fs0", "nvidia-fs2", "nvidia-fs10", "nvidia-fs-x", "infiniband/uverbs0",

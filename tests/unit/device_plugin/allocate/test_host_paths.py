@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from gpuhook.device_plugin.allocate import host_paths
-from gpuhook.device_plugin.allocate.host_paths import Places, at_host, places
+from gpuhook.device_plugin.allocate.host_paths import places
 from gpuhook.device_plugin.config.configuration import Flags, PluginFlags
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Driver, DriverFile, Node
+from gpuhook.vendors.nvidia.plugin.nvidia_part import at_host
+from gpuhook.vendors.plugin_place import Places, is_below
 
 
 def flags(container_root: Path | str, **more: Any) -> Flags:
@@ -104,4 +105,4 @@ def test_path_with_a_common_prefix_is_not_below() -> None:
     where = Places("/driver-root", "/driver-root")
     assert where.on_host("/driver-root-2/x") == "/driver-root-2/x"
     assert where.on_host("/driver-root") == "/"
-    assert not host_paths.is_below("/ab", "/a")
+    assert not is_below("/ab", "/a")

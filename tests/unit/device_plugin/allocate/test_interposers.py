@@ -13,7 +13,6 @@ from gpuhook.device_plugin.allocate import interposers
 from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, DeviceSpec
-from gpuhook.device_plugin.allocate.host_paths import Places
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.config.gpuhook_section import (
@@ -27,6 +26,7 @@ from gpuhook.device_plugin.offer import resources
 from gpuhook.device_plugin.offer.offered_devices import Resource, UnitMemory
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.plugin_place import Places
 from tests.unit import choosing
 
 MIB = 1 << 20

@@ -17,18 +17,19 @@ from gpuhook.device_plugin.allocate import plugin_specs
 from gpuhook.device_plugin.allocate.allocation_context import Specs
 from gpuhook.device_plugin.allocate.auxiliary_devices import AuxiliaryDevice
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, DeviceSpec
-from gpuhook.device_plugin.allocate.host_paths import at_host, places
+from gpuhook.device_plugin.allocate.host_paths import places
 from gpuhook.device_plugin.allocate.plugin_specs import Hook
 from gpuhook.device_plugin.config.configuration import Flags, PluginFlags
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 from tests.simulated.node import make_node
 
 VENDOR = "k8s.device-plugin.nvidia.com"
 GPU = f"{VENDOR}-gpu.json"
-OURS = Hook("gpuhook", "/usr/bin/gpuhook-hook")
-NONE = Hook("none", "/usr/bin/gpuhook-hook", "the host has no hook")
+OURS = Hook("/usr/bin/gpuhook-hook")
+NONE = Hook(None, "the host has no hook")
 GDR = AuxiliaryDevice(
     "gdrcopy", {"all": (DeviceSpec("/dev/gdrdrv", "/srv/dev/gdrdrv"),)}, "NVIDIA_GDRCOPY"
 )
@@ -48,7 +49,8 @@ def h100() -> Node:
 def update(
     node: Node, directory: Path, *extras: AuxiliaryDevice, hook: Hook = OURS, **more: Any
 ) -> Specs:
-    return plugin_specs.update(node, extras, hook, directory=str(directory), **more)
+    part = nvidia_part.part(node)
+    return plugin_specs.update(part, (), extras, hook, directory=str(directory), **more)
 
 
 def read(directory: Path, name: str = GPU) -> dict[str, Any]:
@@ -144,28 +146,26 @@ def test_hook_is_the_first_one_found_on_the_host(tmp_path: Path) -> None:
 
     (root / "usr/bin").mkdir(parents=True)
     (root / "opt").mkdir()
-    assert (hook_for().choice, "has no /usr/bin/gpuhook-hook" in hook_for().warning) == (
-        "none",
-        True,
-    )
+    assert hook_for().path is None
+    assert "has no /usr/bin/gpuhook-hook" in hook_for().warning
     (root / "opt/hook").touch(0o755)
     (root / "usr/bin/gpuhook-hook").symlink_to("/opt/hook")
-    assert hook_for() == Hook("gpuhook", "/usr/bin/gpuhook-hook")
+    assert hook_for() == Hook("/usr/bin/gpuhook-hook")
     other = "/run/nvidia/driver"  # the mounted directory has no programs of the host
     assert "cannot be seen" in hook_for(driver_root=other).warning
     for path in ("/opt/gpuhook/bin/gpuhook-hook", "/usr/bin/gpuhook-hook"):
-        assert hook_for(path, driver_root=other) == Hook("gpuhook", path)
-    assert hook_for("/usr/bin/nvidia-ctk", driver_root=other).choice == "none"
+        assert hook_for(path, driver_root=other) == Hook(path)
+    assert hook_for("/usr/bin/nvidia-ctk", driver_root=other).path is None
     assert "is not gpuhook-hook" in hook_for("/usr/bin/nvidia-ctk").warning
     (root / "opt/hook").chmod(0o644)
-    assert hook_for().choice == "none"
+    assert hook_for().path is None
     (root / "opt/gpuhook/bin").mkdir(parents=True)
     (root / "opt/gpuhook/bin/gpuhook-hook").touch(0o755)  # the path of `gpuhook install`
-    assert hook_for() == Hook("gpuhook", "/opt/gpuhook/bin/gpuhook-hook")
+    assert hook_for() == Hook("/opt/gpuhook/bin/gpuhook-hook")
     (root / "usr/local/bin").mkdir(parents=True)
     (root / "usr/local/bin/gpuhook-hook").touch(0o755)
-    assert hook_for() == Hook("gpuhook", "/usr/local/bin/gpuhook-hook")
-    assert hook_for("/opt/gpuhook-hook").choice == "none"  # only the configured path is used
+    assert hook_for() == Hook("/usr/local/bin/gpuhook-hook")
+    assert hook_for("/opt/gpuhook-hook").path is None  # only the configured path is used
 
 
 def test_specs_of_a_container_have_host_paths(tmp_path: Path) -> None:
@@ -175,8 +175,10 @@ def test_specs_of_a_container_have_host_paths(tmp_path: Path) -> None:
     seen = discover.node(
         discover.Roots(where.driver, where.dev, simulated.host_root), require_nodes=False
     )
-    host_node = at_host(replace(seen, device_nodes=dump_file.load("t4").device_nodes), where)
-    update(host_node, tmp_path / "cdi", hook=Hook("gpuhook", "/opt/gpuhook-hook"))
+    host_node = nvidia_part.at_host(
+        replace(seen, device_nodes=dump_file.load("t4").device_nodes), where
+    )
+    update(host_node, tmp_path / "cdi", hook=Hook("/opt/gpuhook-hook"))
     text = (tmp_path / "cdi" / GPU).read_text(encoding="utf-8")
     assert str(tmp_path) not in text
     edits = read(tmp_path / "cdi")["containerEdits"]
@@ -208,7 +210,7 @@ def test_specs_of_a_dump_are_not_written(
     h100: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    specs = plugin_specs.update(h100, (), NONE, directory=None)
+    specs = plugin_specs.update(nvidia_part.part(h100), (), (), NONE, directory=None)
     assert f"{VENDOR}/gpu={h100.gpus[0].uuid}" in specs.names
     assert specs.written == ()
     assert list(tmp_path.iterdir()) == []

@@ -10,22 +10,24 @@ from pathlib import Path
 import pytest
 
 from gpuhook.device_plugin.config.gpuhook_section import TERMINATE, Guard
-from gpuhook.device_plugin.driver_memory import DriverUsage
 from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
-from gpuhook.device_plugin.guard.device_processes import DeviceProcesses
+from gpuhook.device_plugin.guard.device_processes import DeviceProcesses, readers
 from gpuhook.device_plugin.guard.guard_loop import GuardInput, GuardLoop
 from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits
 from gpuhook.device_plugin.metrics.cgroup_names import Membership
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.errors import fault
 from gpuhook.host.hot import state
-from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
+from gpuhook.vendors.amd.amd_vendor import AmdVendor
+from gpuhook.vendors.plugin_place import PluginPlace
+from gpuhook.vendors.usage_device import SampleTarget
 from tests.simulated import amd_tree, amd_users
 
 NVIDIA = "GPU-17f0d8b6-c4e2-4a9b-8f63-2d5e90a1c7f8"
 GIB = 1 << 30
 
 
-class Nvml(DriverUsage):
+class Nvml:
     """A driver with a process, or one that cannot be opened."""
 
     def __init__(self, *, is_broken: bool = False) -> None:
@@ -37,13 +39,9 @@ class Nvml(DriverUsage):
             raise fault("GH1204", path="/lib", reason="gone")
         yield
 
-    def processes(self, uuid: str) -> tuple[ProcessUse, ...] | None:
+    def memory(self, target: SampleTarget) -> dict[int, int | None] | None:
         with self.opened():
-            return (ProcessUse(7, GIB, None, None, "compute"),) if uuid == NVIDIA else None
-
-
-def memory(found: tuple[ProcessUse, ...] | None) -> dict[int, int | None] | None:
-    return None if found is None else {one.pid: one.memory_bytes for one in found}
+            return {7: GIB} if target.uuid == NVIDIA else None
 
 
 def test_partitions_are_told_apart(tmp_path: Path) -> None:
@@ -53,28 +51,34 @@ def test_partitions_are_told_apart(tmp_path: Path) -> None:
     first, second, third = [device for _, device in tree.node.devices()][:3]
     amd_users.runs(tmp_path, 4711)
     amd_users.compute(tmp_path, 4711, {second.kfd_id or 0: 3 * GIB})
-    known = DeviceProcesses(None, str(tmp_path))
-    assert known.has_devices()
+    known = DeviceProcesses(readers(snapshot(tmp_path), str(tmp_path)))
     with known.opened():
-        assert memory(known.processes(second.id)) == {4711: 3 * GIB}
-        assert memory(known.processes(first.id)) == memory(known.processes(third.id)) == {}
-        assert known.processes(NVIDIA) is None
+        assert known.memory(second.id) == {4711: 3 * GIB}
+        assert known.memory(first.id) == known.memory(third.id) == {}
+        assert known.memory(NVIDIA) is None
     amd_users.compute(tmp_path, 4711, {second.kfd_id or 0: GIB})
-    assert memory(known.processes(second.id)) == {4711: GIB}, "a query outside reads again"
+    assert known.memory(second.id) == {4711: GIB}, "a query outside reads again"
 
 
 def test_vendor_that_fails_does_not_affect_the_other(tmp_path: Path) -> None:
     tree = amd_tree.build(tmp_path / "amd", "radeon")
     amd_users.host_processes(tmp_path / "amd")
     amd = next(device.id for _, device in tree.node.devices())
-    known = DeviceProcesses(Nvml(is_broken=True), str(tmp_path / "amd"))
+    kernel = readers(snapshot(tmp_path / "amd"), str(tmp_path / "amd"))
+    known = DeviceProcesses((Nvml(is_broken=True), *kernel))
     with known.opened():
-        assert (known.processes(NVIDIA), memory(known.processes(amd))) == (None, {})
-    known = DeviceProcesses(Nvml(), str(tmp_path / "none"))
+        assert (known.memory(NVIDIA), known.memory(amd)) == (None, {})
+    known = DeviceProcesses((Nvml(),))
     with known.opened():
-        assert memory(known.processes(NVIDIA)) == {7: GIB}
-        assert known.processes(amd) is None
-    assert not DeviceProcesses(None, str(tmp_path / "none")).has_devices()
+        assert known.memory(NVIDIA) == {7: GIB}
+        assert known.memory(amd) is None
+    assert readers(snapshot(tmp_path / "none"), str(tmp_path / "none")) == ()
+
+
+def snapshot(root: Path) -> NodeSnapshot:
+    """Return a snapshot of a node with AMD devices only, if any."""
+    part = AmdVendor().plugin_part(PluginPlace(str(root)))
+    return NodeSnapshot(parts=() if part is None else (part,))
 
 
 class Kernel(Processes):
@@ -113,7 +117,7 @@ def test_guard_enforces_the_limit_of_a_partition(
     entry = LedgerLimits("trainer", ("", "", "trainer"), {second.id: GIB})
     kernel, settings, times = Kernel(), Guard(action=TERMINATE, grace=1.0), iter((0.0, 5.0))
     guard = GuardLoop(kernel, lambda: settings, read=lambda: (entry,), clock=lambda: next(times))
-    inputs = GuardInput(DeviceProcesses(None, str(tmp_path)))
+    inputs = GuardInput(DeviceProcesses(readers(snapshot(tmp_path), str(tmp_path))))
     (mark,) = guard.round(inputs).began
     assert (mark.share.device, mark.used) == (second.id, 3 * GIB)
     assert len(guard.round(inputs).sent) == 1

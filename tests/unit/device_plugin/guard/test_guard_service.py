@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from gpuhook.containers.hot import ledger
-from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.api_server.client import ApiServer
 from gpuhook.device_plugin.api_server.node_events import NodeEvents
 from gpuhook.device_plugin.config.gpuhook_section import KILL, NO_ACTION, REPORT, Guard
 from gpuhook.device_plugin.guard import (
     container_processes,
+    device_processes,
     guard_marks,
     guard_service,
     guard_shares,
@@ -39,7 +39,7 @@ from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import procfs
 from gpuhook.memory_limits import guard_state
-from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
+from gpuhook.vendors.usage_device import SampleTarget
 from tests.unit.api_stand_in import serving
 
 GIB = 1 << 30
@@ -90,13 +90,12 @@ class Host(Processes):
         identity = self.containers.get(pid)
         return found and ProcessFacts(found.started, Membership((identity,) if identity else ()))
 
-    def processes(self, _uuid: str) -> tuple[ProcessUse, ...]:
+    def memory(self, _target: SampleTarget) -> dict[int, int | None]:
         self.questions += 1
         self.answers.wait(60)
         if self.error is not None:
             raise self.error
-        uses = self.uses.items()
-        return tuple(ProcessUse(pid, used, None, None, "compute") for pid, used in uses)
+        return dict(self.uses)
 
 
 class Environment:
@@ -109,7 +108,7 @@ class Environment:
         self.list_calls = 0
         self.holdings = Holdings()
         self.events: NodeEvents | None = None
-        monkeypatch.setattr(driver_memory, "driver_usage", lambda _look: self.host)
+        monkeypatch.setattr(device_processes, "readers", lambda *_: (self.host,))
         monkeypatch.setattr(container_processes, "Processes", lambda: self.host)
         monkeypatch.setattr(unit_holders, "ask", self._ask)
 

@@ -20,7 +20,8 @@ from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, 
 from gpuhook.host.hot import procfs
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
-from gpuhook.vendors.nvidia.usage.process_memory import SampleTarget, memory_by_pid
+from gpuhook.vendors.nvidia.usage.process_memory import memory_by_pid
+from gpuhook.vendors.usage_device import SampleTarget
 
 GIB = 1 << 30
 GPU, OTHER = "GPU-1", "GPU-2"

@@ -17,10 +17,10 @@ from gpuhook.device_plugin.health.health_marks import (
     document,
     from_document,
 )
-from gpuhook.device_plugin.health.nvml_watcher import XidReport
 from gpuhook.device_plugin.metrics.unit_holders import Holder
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from gpuhook.vendors.nvidia.plugin.nvml_watcher import XidReport
 
 GPUS = tuple(Gpu(n, f"GPU-{n}") for n in range(4))
 WHOLE = tuple(Device(f"GPU-{n}", str(n), f"GPU-{n}", n, (), ()) for n in range(4))

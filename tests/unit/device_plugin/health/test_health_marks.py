@@ -16,10 +16,10 @@ from gpuhook.device_plugin.health import health_marks
 from gpuhook.device_plugin.health import recovery_evidence as health_evidence
 from gpuhook.device_plugin.health.gpu_health import GpuHealth
 from gpuhook.device_plugin.health.health_marks import Evidence, HealthMark
-from gpuhook.device_plugin.health.nvml_watcher import XidReport
 from gpuhook.device_plugin.offer.offered_devices import Device
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from gpuhook.vendors.nvidia.plugin.nvml_watcher import XidReport
 
 UUID = "GPU-3d2b7a51-6c1e-4a3f-9d5c-0a1b2c3d4e5f"
 OTHER = "GPU-3d2b7a51-0000-4a3f-9d5c-0a1b2c3d4e5f"
@@ -89,7 +89,7 @@ def test_world_writable_file_has_no_marks() -> None:
 
 def test_evidence_has_boot_id_driver_load_and_pci_device(state_directory: Path) -> None:
     """Missing files are skipped."""
-    assert health_evidence.read(root=str(state_directory)) == Evidence()
+    assert health_evidence.read({}, "nvidia", str(state_directory)) == Evidence()
     boot = state_directory / "proc/sys/kernel/random/boot_id"
     boot.parent.mkdir(parents=True)
     boot.write_text("b0071d\n", encoding="ascii")
@@ -97,8 +97,8 @@ def test_evidence_has_boot_id_driver_load_and_pci_device(state_directory: Path) 
     slot = state_directory / "sys/bus/pci/devices/0000:00:1e.0"
     for directory in (module, slot):
         directory.mkdir(parents=True)
-    gpus = [Gpu(0, UUID, pci_bus_id="00000000:00:1E.0"), Gpu(1, lost="fallen off the bus")]
-    found = health_evidence.read(gpus, str(state_directory))
+    slots = {UUID: "00000000:00:1E.0", "GPU-lost": "00000000:af:00.0", "GPU-odd": "garbage"}
+    found = health_evidence.read(slots, "nvidia", str(state_directory))
     assert found == Evidence("b0071d", str(module.stat().st_ino), {UUID: str(slot.stat().st_ino)})
 
 

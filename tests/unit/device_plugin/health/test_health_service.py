@@ -14,32 +14,34 @@ from structlog.testing import capture_logs
 
 from gpuhook.device_plugin.config.gpuhook_section import Health
 from gpuhook.device_plugin.health import health_marks, health_service
-from gpuhook.device_plugin.health import recovery_evidence as health_evidence
 from gpuhook.device_plugin.health.health_marks import HealthMark
 from gpuhook.device_plugin.health.health_service import HealthService
-from gpuhook.device_plugin.health.nvml_watcher import (
-    Actions,
-    Message,
-    WatchFailed,
-    WatchStarted,
-    XidReport,
-)
 from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.errors import fault
 from gpuhook.host.logs import logger
 from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.nvidia.plugin import nvidia_part
+from gpuhook.vendors.nvidia.plugin.nvml_watcher import (
+    Actions,
+    Message,
+    WatchFailed,
+    WatchStarted,
+    XidReport,
+)
 
 NODE = dump_file.load("t4")
 UUID = str(NODE.gpus[0].uuid)
-AWAY = NodeSnapshot(trouble=fault("GH1204", path="libnvidia-ml.so.1", reason="Driver Not Loaded"))
+NO_ANSWER = fault("GH1204", path="libnvidia-ml.so.1", reason="Driver Not Loaded")
+AWAY = NodeSnapshot(parts=(replace(nvidia_part.part(Node(Driver())), error=NO_ANSWER),))
 
 
 def snapshot(version: str = "580.1") -> NodeSnapshot:
     """Return a snapshot of a node with this driver version."""
     seen = replace(NODE, driver=replace(NODE.driver, nvml="/lib/nvml", module_version=version))
-    return NodeSnapshot(seen, seen)
+    return NodeSnapshot(parts=(nvidia_part.part(seen),))
 
 
 class Watch:
@@ -148,20 +150,6 @@ def test_messages_of_a_replaced_watch_are_ignored(service: HealthService) -> Non
     assert service._health.version > version
 
 
-@pytest.mark.parametrize(
-    ("bus_id", "name"),
-    [
-        ("00000000:00:1E.0", "0000:00:1e.0"),
-        ("00010000:17:00.0", "10000:17:00.0"),
-        ("garbage", "garbage:"),
-    ],
-)
-def test_pci_bus_id_is_converted_to_its_sysfs_name(bus_id: str, name: str) -> None:
-    assert health_evidence._sysfs_name(bus_id) == name
-    gpu = replace(NODE.gpus[0], pci_bus_id=bus_id + "\0")
-    assert health_evidence.read([gpu]).slots == {}
-
-
 def test_failed_write_of_marks_is_retried(
     service: HealthService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,7 +179,7 @@ def test_dump_neither_reads_nor_writes_marks_of_this_machine(
     dump_service = HealthService(
         Health(), str(tmp_path), Triggers(), news, lambda _uuid, _xid: None, is_this_machine=False
     )
-    update(dump_service, NodeSnapshot(lost, lost, is_dump=True))
+    update(dump_service, NodeSnapshot(is_dump=True, parts=(nvidia_part.part(lost),)))
     dump_service.on_poll()
     assert dump_service._health.marks
     assert not {mark.gpu for mark in dump_service._health.marks} & {UUID}

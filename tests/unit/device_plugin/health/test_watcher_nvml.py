@@ -14,15 +14,15 @@ import pytest
 from gpuhook.device_plugin.config.gpuhook_section import Health
 from gpuhook.device_plugin.health.gpu_health import GpuHealth
 from gpuhook.device_plugin.health.health_marks import Evidence
-from gpuhook.device_plugin.health.nvml_watcher import (
+from gpuhook.device_plugin.offer.offered_devices import Device
+from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_events
+from gpuhook.vendors.nvidia.plugin.nvml_watcher import (
     Message,
     Watcher,
     WatchFailed,
     WatchStarted,
     XidReport,
 )
-from gpuhook.device_plugin.offer.offered_devices import Device
-from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_events
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 

@@ -24,6 +24,7 @@ from gpuhook.device_plugin.offer.resources import offered
 from gpuhook.host.logs import logger
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 from gpuhook.vendors.vendor_part import VendorPart
 from tests.unit.api_stand_in import Asked, serving
 from tests.unit.offering import T4
@@ -92,7 +93,7 @@ def amd(node: AmdNode, **part: Any) -> NodeSnapshot:
 
 
 def mixed(node: AmdNode) -> NodeSnapshot:
-    return NodeSnapshot(T4, T4, is_dump=True, parts=(VendorPart("amd.com", node),))
+    return NodeSnapshot(is_dump=True, parts=(nvidia_part.part(T4), VendorPart("amd.com", node)))
 
 
 class Turns:
@@ -106,7 +107,8 @@ class Turns:
         self, snapshot: NodeSnapshot, configuration: Configuration = ON, until: Any = None
     ) -> None:
         """Label the node of a snapshot until it is labelled, or until `until` is true."""
-        offer = offered(snapshot.node, configuration, *snapshot.inventories)
+        first, *others = snapshot.inventories
+        offer = offered(first, configuration, *others)
         self.service.update(configuration, snapshot, offer.resources)
         assert self.service._task is not None
         while not self.service._task.done() and not (until and until()):

@@ -21,9 +21,10 @@ from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 
 NODE = dump_file.load("t4")
-SNAPSHOT = NodeSnapshot(NODE, NODE, is_dump=True)
+SNAPSHOT = NodeSnapshot(is_dump=True, parts=(nvidia_part.part(NODE),))
 
 
 class Log:

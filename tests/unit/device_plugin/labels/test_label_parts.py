@@ -13,12 +13,13 @@ import pytest
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.gpuhook_section import Own
 from gpuhook.device_plugin.labels.label_parts import LabelPart, label_parts, merged
-from gpuhook.device_plugin.labels.node_labels import LabelFacts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.nvidia.nvidia_vendor import NvidiaVendor
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 from gpuhook.vendors.vendor_part import VendorPart
 from tests.unit.offering import T4
 from tests.unit.vendors.amd.labels.test_amd_labels import MI300X_BYTES, gpu, mi300x
@@ -44,18 +45,15 @@ def parts(
     amd: AmdNode,
     *offered: Resource,
     nvidia: Node = NONE,
-    facts: Any = LabelFacts,
     part: Any = MappingProxyType({}),
     **own: Any,
 ) -> dict[str, LabelPart]:
     configuration = Configuration(own=Own(**own))
     theirs = () if nvidia is NONE else resources.offered(nvidia, configuration).resources
     return label_parts(
-        nvidia,
-        [VendorPart("amd.com", amd, **part)],
+        [nvidia_part.part(nvidia), VendorPart("amd.com", amd, **part)],
         (*theirs, *offered),
         configuration,
-        facts=facts,
         host_root=None,
         call=lambda _, read: read(),
     )
@@ -118,7 +116,7 @@ def test_broken_gpu_does_not_count() -> None:
 def test_driver_that_is_unloaded_leaves_no_labels() -> None:
     part = parts(mi300x(), offer(mi300x()), part={"trouble": "amdgpu is not loaded"})["amd.com"]
     assert part.values == {}
-    assert re.fullmatch(part.owned, "amd.com/gpu.vram")
+    assert re.fullmatch(part.names, "amd.com/gpu.vram")
 
 
 def test_gpus_without_names_are_told_apart_by_size() -> None:
@@ -146,16 +144,15 @@ def test_accelerator_of_a_node_with_amd_only() -> None:
 
 
 def test_vendor_that_fails_costs_no_label_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails() -> LabelFacts:
-        raise OSError("NVML hangs")
-
-    without = parts(mi300x(), offer(mi300x()), nvidia=T4, facts=fails)
-    assert str(without[""].error) == "NVML hangs"
+    with monkeypatch.context() as patch:
+        patch.setattr(NvidiaVendor, "labels", lambda *_: 1 / 0)
+        without = parts(mi300x(), offer(mi300x()), nvidia=T4)
+    assert isinstance(without["nvidia.com"].error, ZeroDivisionError)
     assert merged(without.values())["amd.com/gpu.count"] == "8"
     monkeypatch.setattr(AmdVendor, "labels", lambda *_: 1 / 0)
     without = parts(mi300x(), offer(mi300x()), nvidia=T4)
     assert isinstance(without["amd.com"].error, ZeroDivisionError)
-    assert without["amd.com"].owned == ""
+    assert not without["amd.com"].is_owner
     assert merged(without.values())["nvidia.com/gpu.count"] == "1"
 
 
@@ -171,12 +168,13 @@ def test_chosen_kinds() -> None:
 
 def test_owned_names_include_those_of_sharing() -> None:
     part = parts(mi300x(8), offer(mi300x(8)))["amd.com"]
-    assert all(re.fullmatch(part.owned, name) for name in part.values)
-    assert re.fullmatch(part.owned, "amd.com/gpu-W6800.replica-memory")
+    assert part.is_owner
+    assert all(re.fullmatch(part.names, name) for name in part.values)
+    assert re.fullmatch(part.names, "amd.com/gpu-W6800.replica-memory")
     for name in (
         "amd.com/gpu.count.x",
         "nvidia.com/gpu.count",
         "amd.com/gpu-driver",
         "accelerator",
     ):
-        assert not re.fullmatch(part.owned, name), name
+        assert not re.fullmatch(part.names, name), name

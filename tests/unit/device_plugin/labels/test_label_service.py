@@ -22,9 +22,10 @@ from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.offer.resources import offered
 from gpuhook.host.logs import logger
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 from tests.unit.offering import T4
 
-SNAPSHOT = NodeSnapshot(T4, T4, is_dump=True)
+SNAPSHOT = NodeSnapshot(is_dump=True, parts=(nvidia_part.part(T4),))
 LAUNCH = Launch(inventory="t4", node_name="node-1")
 
 

@@ -24,10 +24,12 @@ from gpuhook.device_plugin.config.sharing_section import (
     SharedResource,
     Sharing,
 )
-from gpuhook.device_plugin.labels import label_text
-from gpuhook.device_plugin.labels.node_labels import OWNED, LabelFacts, labels
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
+from gpuhook.vendors.labels import label_text
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, MigInstance, Node
+from gpuhook.vendors.nvidia.labels.label_facts import LabelFacts
+from gpuhook.vendors.nvidia.labels.nvidia_labels import NAMES
+from tests.unit.device_plugin.labels.nvidia_labelling import labels
 
 VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 NAME = re.compile(r"(?:[a-z0-9.]+/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -98,7 +100,7 @@ def check_form(result: dict[str, str]) -> None:
     for name, value in result.items():
         assert NAME.fullmatch(name), name
         assert VALUE.fullmatch(value), (name, value)
-        assert re.fullmatch(OWNED, name) or name == "accelerator"
+        assert re.fullmatch(NAMES, name) or name == "accelerator"
 
 
 def test_t4_with_four_replicas_has_all_labels() -> None:
@@ -183,7 +185,7 @@ def test_memory_label_of_a_replica_is_its_limit(
     offered = replace(offered, memory={"GPU-0": UnitMemory(4096 * MIB, 4096 * MIB)})
     configuration = replace(shared(3, sharing), own=Own(guard=Guard(action)))
     result = labels(
-        Node(DRIVER, (T4,)), (offered,), configuration, LabelFacts(driver_limits=driver)
+        Node(DRIVER, (T4,)), (offered,), configuration, LabelFacts(), driver_limits=driver
     )
     names = ("gpu.replica-memory", "gpu.memory-limit-by", "gpu.sharing-strategy")
     assert list(short_names(result, *names).values()) == ["4096", by, sharing]
@@ -197,7 +199,7 @@ def test_limit_of_a_mig_instance_is_enforced_by_the_guard() -> None:
     offered = resource("nvidia.com/gpu", *made, replicas=2, sharing=TIME_SLICING)
     offered = replace(offered, memory={made[0].uuid: UnitMemory(2048 * MIB, 2048 * MIB)})
     configuration = replace(shared(2, mig="single"), own=Own(guard=Guard(KILL)))
-    result = labels(Node(DRIVER, gpus), (offered,), configuration, LabelFacts(driver_limits=True))
+    result = labels(Node(DRIVER, gpus), (offered,), configuration, LabelFacts(), driver_limits=True)
     assert short_names(result, "gpu.replica-memory", "gpu.memory-limit-by") == {
         "gpu.replica-memory": "2048",
         "gpu.memory-limit-by": "guard",

@@ -26,6 +26,7 @@ from gpuhook.device_plugin.offer.resources import offered
 from gpuhook.host.logs import logger
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
+from gpuhook.vendors.plugin_place import PluginPlace
 from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice
 from gpuhook.vendors.vendor_part import VendorPart
 from tests.simulated import amd_tree, amd_users
@@ -62,7 +63,7 @@ def scrape_of_node(root: Path, part: VendorPart) -> Scrape:
 
 def amd_part(root: Path, profile: str) -> VendorPart:
     amd_tree.build(root, profile)
-    part = AmdVendor().plugin_part(str(root), str(root))
+    part = AmdVendor().plugin_part(PluginPlace(str(root), str(root)))
     assert part is not None
     return part
 
@@ -138,7 +139,8 @@ def scrape_of_both(usage: Driver | None, reader: VendorReader, **facts: Any) -> 
 
     device = replace(DEVICE, uuid=FIRST, gpu=FIRST, domain="amd.com")
     amd = Resource("amd.com/gpu", (Unit(FIRST, device),))
-    both = Offered((T4, amd), usage=usage, readers=(reader,))
+    first = usage.reader if usage else VendorReader("nvidia.com", "nvml", None)
+    both = Offered((T4, amd), readers=(first, reader))
     return Scrape(holders, offered=both, **facts)
 
 

@@ -17,7 +17,7 @@ from gpuhook.device_plugin.metrics.container_memory import (
 from gpuhook.device_plugin.metrics.unit_holders import Holder
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.request.memory_request import NO_LIMIT
-from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
+from gpuhook.vendors.usage_device import ProcessOnDevice
 
 GPU = "GPU-0"
 DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 1000)
@@ -27,11 +27,11 @@ A, B = "aa" * 32, "bb" * 32
 TRAINER, SERVER = Holder("demo", "trainer", "main"), Holder("demo", "server", "main")
 
 
-def process(pid: int, memory: int | None) -> ProcessUse:
-    return ProcessUse(pid, memory, None, None, "compute")
+def process(pid: int, memory: int | None) -> ProcessOnDevice:
+    return ProcessOnDevice(pid, memory)
 
 
-def device_use(*processes: ProcessUse, used: int | None = 900) -> DeviceUse:
+def device_use(*processes: ProcessOnDevice, used: int | None = 900) -> DeviceUse:
     return DeviceUse(GPU, 1000, used, processes)
 
 

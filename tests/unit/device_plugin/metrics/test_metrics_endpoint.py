@@ -18,21 +18,23 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from gpuhook.containers.hot import ledger
-from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.config.gpuhook_section import Metrics as Settings
-from gpuhook.device_plugin.driver_memory import DriverUsage
 from gpuhook.device_plugin.kubelet.observer import Observer
 from gpuhook.device_plugin.metrics import exposition, metrics_endpoint
 from gpuhook.device_plugin.metrics.counters import Counters
 from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsEndpoint, parse_address
 from gpuhook.device_plugin.metrics.metrics_service import MetricsService
-from gpuhook.device_plugin.metrics.scrape import Offered, Scrape
+from gpuhook.device_plugin.metrics.scrape import Offered, Scrape, VendorReader
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
 from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.host.logs import logger
-from gpuhook.vendors.nvidia.nvml.gpu_usage import GpuMemory, ProcessUse
+from gpuhook.vendors.nvidia.inventory.inventory import Driver as NoDriver
+from gpuhook.vendors.nvidia.inventory.inventory import Node
+from gpuhook.vendors.nvidia.nvidia_vendor import NvidiaVendor
+from gpuhook.vendors.nvidia.plugin import nvidia_part
+from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice
 
 GPU, NAME = "GPU-0", "nvidia.com/gpu"
 DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 16 << 30)
@@ -46,27 +48,23 @@ HELD = Holdings(
 )
 
 
-def process(pid: int, memory: int | None) -> ProcessUse:
-    return ProcessUse(pid, memory, None, None, "compute")
-
-
-class Driver(DriverUsage):
+class Driver:
     """The driver of the T4."""
 
-    def __init__(self) -> None:
-        super().__init__("", None)
+    def usage(self, *_: object) -> tuple[UsageDevice, ...]:
+        sizes = ((101, 2 << 30), (102, 1 << 30), (103, 1 << 20))
+        found = tuple(ProcessOnDevice(pid, memory) for pid, memory in sizes)
+        return (UsageDevice(GPU, GPU, "0", total=16 << 30, used=5 << 30, processes=found),)
 
-    def memory(self, uuid: str) -> GpuMemory | None:
-        return GpuMemory(16 << 30, 5 << 30, 11 << 30)
-
-    def processes(self, uuid: str) -> tuple[ProcessUse, ...] | None:
-        return process(101, 2 << 30), process(102, 1 << 30), process(103, 1 << 20)
+    @property
+    def reader(self) -> VendorReader:
+        return VendorReader("nvidia.com", "nvml", self.usage)
 
 
 class UnloadedDriver(Driver):
     """A driver that is not loaded."""
 
-    def memory(self, uuid: str) -> GpuMemory | None:
+    def usage(self, *_: object) -> tuple[UsageDevice, ...]:
         raise RuntimeError("NVML: Driver Not Loaded")
 
 
@@ -96,7 +94,8 @@ def scrape_of(
     async def holders() -> Holdings:
         return held
 
-    offered = Offered((resource or T4,), unhealthy, usage=usage)
+    reader = usage.reader if usage else VendorReader("nvidia.com", "nvml", None)
+    offered = Offered((resource or T4,), unhealthy, readers=(reader,))
     return Scrape(holders, offered=offered, proc=str(node_directory / "proc"), timeout=timeout)
 
 
@@ -172,14 +171,15 @@ def test_processes_are_read_from_proc_of_the_host(
     node_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver reports pids of the host."""
-    monkeypatch.setattr(driver_memory, "driver_usage", lambda _: Driver())
+    monkeypatch.setattr(NvidiaVendor, "usage", Driver.usage)
+    snapshot = NodeSnapshot(parts=(nvidia_part.part(Node(NoDriver())),))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
 
     async def scrape() -> str:
         service = MetricsService(Counters(), Notifier(logger(), None), "", str(node_directory))
-        await service.update(Settings(f"127.0.0.1:{port}"), NodeSnapshot(), (T4,), {})
+        await service.update(Settings(f"127.0.0.1:{port}"), snapshot, (T4,), {})
         _, _, body = await http(port, get())
         await service.end()
         return body.decode()
@@ -190,9 +190,8 @@ def test_processes_are_read_from_proc_of_the_host(
     ) in asyncio.run(scrape())
 
 
-def test_port_in_use_is_retried_at_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_in_use_is_retried_at_the_next_turn() -> None:
     """The previous plugin may still use the port; it is reported once."""
-    monkeypatch.setattr(driver_memory, "driver_usage", lambda _: None)
     service = MetricsService(Counters(), Notifier(logger(), None), "")
 
     async def turns() -> int:
@@ -275,7 +274,7 @@ def test_memory_limits_per_container_and_gpu(node_directory: Path) -> None:
     async def holders() -> Holdings:
         return HELD
 
-    offered = Offered((limited,), guards=True, usage=Driver())
+    offered = Offered((limited,), guards=True, readers=(Driver().reader,))
     scrape = Scrape(holders, offered=offered, proc=str(node_directory / "proc"), timeout=10.0)
     series = scrape_series(scrape)
     assert series_of(series, "gpuhook_container_memory_limit_bytes", "pod", "by") == {
@@ -328,10 +327,10 @@ def test_hanging_driver_blocks_one_thread(node_directory: Path) -> None:
     free, asked = threading.Event(), []
 
     class Hanging(Driver):
-        def memory(self, uuid: str) -> GpuMemory | None:
+        def usage(self, *_: object) -> tuple[UsageDevice, ...]:
             asked.append(threading.current_thread())
             free.wait(60)
-            return super().memory(uuid)
+            return super().usage()
 
     async def scenario() -> None:
         scrape = scrape_of(node_directory, Hanging(), timeout=0.05)

@@ -21,6 +21,7 @@ from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.driver import driver_locations
 from gpuhook.vendors.nvidia.gpu import compute_mode
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.nvidia.plugin import nvidia_part
 from tests.unit.device_plugin.mps.test_mps_plan import STAND_IN, shared_resource
 
 GPU = "nvidia.com/gpu"
@@ -38,13 +39,13 @@ class Daemons:
 
     def set_mode(self, library: tuple[str, str | None], uuid: str, mode: str) -> None:
         """Replace compute_mode.set_compute_mode."""
-        if library[1] != self.snapshot.seen.driver.module_version:
+        if library[1] != nvidia_part.own_part(self.snapshot.parts).seen.driver.module_version:
             raise fault("GH1877", uuid=uuid, mode=mode, reason="this library has gone")
         self.modes[uuid] = mode
 
     def upgrade(self) -> None:
         seen = Node(Driver(nvml="/lib/libnvidia-ml.so.590.1", module_version="590.1"))
-        self.snapshot = NodeSnapshot(seen, seen)
+        self.snapshot = NodeSnapshot(parts=(nvidia_part.part(seen),))
 
     def update(self, service: MpsService, *resources: Resource) -> mps_service.MpsState:
         """Update the service with these resources."""

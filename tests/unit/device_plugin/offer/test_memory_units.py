@@ -20,7 +20,6 @@ from gpuhook.device_plugin.config.sharing_section import (
 )
 from gpuhook.device_plugin.kubelet import resource_server
 from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnswers, check_start
-from gpuhook.device_plugin.labels.gpu_groups import groups
 from gpuhook.device_plugin.metrics.container_memory import shares
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.device_plugin.offer.preferred_allocation import preferred
@@ -28,8 +27,10 @@ from gpuhook.errors import RequestError
 from gpuhook.request import memory_request
 from gpuhook.request.memory_request import MemoryLimit
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
+from gpuhook.vendors.nvidia.labels.label_facts import LabelFacts
 from tests.refusal import refused
 from tests.unit.choosing import NO_LINKS
+from tests.unit.device_plugin.labels.nvidia_labelling import labels
 from tests.unit.offering import GPU, T4, configured, offer
 
 GIB = 1 << 30
@@ -137,7 +138,7 @@ def test_policy_of_memory_units_is_used() -> None:
     free = [unit.id for unit in offered.units]
     for policy, best in (("packed", "GPU-1::0"), (SPREAD, "GPU-0::0")):
         configuration = Configuration(sharing=Sharing(MEMORY_UNITS, policy=policy))
-        known = KnownNode(NO_LINKS, configuration)
+        known = KnownNode(configuration)
         assert KubeletAnswers(known, lambda _: None).preferred(offered, free, [], 1) == [best]
 
 
@@ -235,27 +236,31 @@ def test_labels_have_the_size_of_a_unit() -> None:
     entry = SharedResource(GPU, rename=NAME, unit=2 * GIB)
     configuration = configured(entry, strategy=MEMORY_UNITS)
     offered = offer(T4, entry, strategy=MEMORY_UNITS).resources
-    (group,) = groups(T4, offered, configuration)
-    labels = group.labels()
-    assert (labels["replicas"], labels["replica-memory"], labels["memory"]) == (
+    found = group_labels(offered, configuration)
+    assert (found["replicas"], found["replica-memory"], found["memory"]) == (
         "7",
         "2048",
         "15360",
     )
-    assert labels["sharing-strategy"] == MEMORY_UNITS
-    assert labels["product"] == "Tesla-T4"  # the name of the resource shows the sharing
+    assert found["sharing-strategy"] == MEMORY_UNITS
+    assert found["product"] == "Tesla-T4"  # the name of the resource shows the sharing
+
+
+def group_labels(offered: tuple[Resource, ...], configuration: Configuration) -> dict[str, str]:
+    """Return the labels of the only group of the T4's node."""
+    found = labels(T4, offered, configuration, LabelFacts())
+    return {name.rpartition(".")[2]: value for name, value in found.items()}
 
 
 def test_labels_have_the_memory_of_a_single_replica() -> None:
     entry = SharedResource(GPU, replica_memory=10 << 30)
-    (group,) = groups(T4, offer(T4, entry).resources, configured(entry))
-    labels = group.labels()
-    assert (labels["replicas"], labels["replica-memory"], labels["memory"]) == (
+    found = group_labels(offer(T4, entry).resources, configured(entry))
+    assert (found["replicas"], found["replica-memory"], found["memory"]) == (
         "1",
         "10240",
         "15360",
     )
-    assert (labels["sharing-strategy"], labels["product"]) == ("time-slicing", "Tesla-T4-SHARED")
+    assert (found["sharing-strategy"], found["product"]) == ("time-slicing", "Tesla-T4-SHARED")
 
 
 def test_fair_share_of_a_unit_is_its_size() -> None:

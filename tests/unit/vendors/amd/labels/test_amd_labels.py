@@ -182,7 +182,7 @@ def test_firmware_is_counted_under_the_beta_prefix(tmp_path: Path) -> None:
 
 def test_owned_names_are_those_of_known_kinds() -> None:
     found = labels(mi300x(8), KINDS, [{"MEC": 1}])
-    assert found.owned == OWNED
+    assert found.names == OWNED
     assert all(re.fullmatch(OWNED, name) for name in found.values)
     for name in ("amd.com/gpu", "amd.com/gpu.mode", "amd.com/gpu.vramx", "dcm.amd.com/gpu.vram",
                  "beta.amd.com/gpu.owner", "amd.com/compute-memory-partition"):  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
+from gpuhook.vendors.plugin_place import PluginPlace
 from gpuhook.vendors.vendor_part import VendorPart
 from tests.simulated import amd_profiles, amd_tree
 from tests.simulated.amd_kfd_tree import Oddities
@@ -21,7 +22,7 @@ LAST = "0000:e5:00.0"
 
 
 def part(tree: AmdTree) -> VendorPart | None:
-    return VENDOR.plugin_part(str(tree.root), str(tree.root))
+    return VENDOR.plugin_part(PluginPlace(str(tree.root), str(tree.root)))
 
 
 def present(tree: AmdTree) -> VendorPart:
@@ -41,8 +42,8 @@ def tree(tmp_path: Path) -> AmdTree:
 
 
 def test_node_without_amd_has_no_part(tmp_path: Path) -> None:
-    assert VENDOR.plugin_part(str(tmp_path), None) is None
-    assert VENDOR.plugin_token(str(tmp_path)) == ""
+    assert VENDOR.plugin_part(PluginPlace(str(tmp_path), None)) is None
+    assert VENDOR.plugin_token(str(tmp_path), None) == ""
 
 
 def test_profile_without_amd_has_no_part() -> None:
@@ -56,13 +57,13 @@ def test_part_of_a_node_is_whole(tree: AmdTree) -> None:
     found = present(tree)
     assert (found.domain, found.trouble, found.is_whole) == ("amd.com", "", True)
     assert found.control_nodes == ("/dev/kfd",)
-    assert found.token == VENDOR.plugin_token(str(tree.root))
+    assert found.token == VENDOR.plugin_token(str(tree.root), None)
 
 
 def test_lost_gpu_remains_as_unusable(tree: AmdTree) -> None:
     before = present(tree)
     tree.lose_gpu(LAST)
-    assert VENDOR.plugin_token(str(tree.root)) != before.token
+    assert VENDOR.plugin_token(str(tree.root), None) != before.token
     for _ in range(2):  # also in the next snapshot
         before = VENDOR.with_lost(part(tree), before)
         assert ids(before)[-1] == LAST

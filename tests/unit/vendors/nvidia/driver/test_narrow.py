@@ -21,6 +21,7 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
+from tests import plans
 from tests.simulated import elf_maker, elf_maker_32
 from tests.simulated.graphics import NARROW, with_32_bit
 
@@ -108,9 +109,10 @@ def test_compat32_and_own_capability_are_both_needed(path: str, needs: str) -> N
     assert not vocabulary.is_wanted(path, frozenset({"compat32"}))
     assert not vocabulary.is_wanted(path, frozenset({"compat32", "ngx"}))
     assert vocabulary.is_wanted(path, frozenset({"compat32", needs}))
-    assert resolution_trace.needed_by(path, others, {}) == ["compat32"]
-    assert needs in resolution_trace.needed_by(path, frozenset({"compat32"}), {})
-    assert resolution_trace.needed_by(path, others, {path: frozenset({"ngx"})}) == ["ngx"]
+    node = plans.this_node()
+    assert resolution_trace.needed_by(path, node, others, {}) == ["compat32"]
+    assert needs in resolution_trace.needed_by(path, node, frozenset({"compat32"}), {})
+    assert resolution_trace.needed_by(path, node, others, {path: frozenset({"ngx"})}) == ["ngx"]
 
 
 def test_facts_of_a_spec_are_those_of_64_bits() -> None:

@@ -16,7 +16,7 @@ from gpuhook.entry.hooks import apply_hook
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import DriverError, GpuhookError, RequestError
 from gpuhook.host.hot.settings import Settings
-from gpuhook.node.described_node import Heard
+from gpuhook.node.kept_log import KeptLog
 from gpuhook.request import plan
 from gpuhook.vendors.nvidia.hot import requirement_check
 from gpuhook.vendors.nvidia.hot.requirement_check import KnownGpu
@@ -222,7 +222,7 @@ def require(
 
 
 def test_setting_disables_requirements_of_the_node() -> None:
-    chosen, log = Settings(), Heard()
+    chosen, log = Settings(), KeptLog()
     by = this_context(chosen, log)
     asking, todo = spec(f"{VARIABLE}=cuda>=13.0"), [hook_args.parse(JOB)]
     with pytest.raises(GpuhookError):
@@ -234,14 +234,14 @@ def test_setting_disables_requirements_of_the_node() -> None:
 
 def test_unknown_facts_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_host(tmp_path, monkeypatch, "535.1", None)
-    log = Heard()
+    log = KeptLog()
     require(spec("CUDA_VERSION=12.2"), [], [], this_context(log=log))
     assert [warning.code for warning in log.warnings] == ["GH1047"]
     assert "CUDA_VERSION" in log.warnings[0].message
 
 
 def test_newer_cuda_version_is_logged() -> None:
-    log = Heard()
+    log = KeptLog()
     by = this_context(log=log)
     require(
         spec("CUDA_VERSION=12.4.1"), [hook_args.parse(JOB)], ["/dev/nvidia0", "/dev/nvidia2"], by
@@ -278,13 +278,13 @@ def test_first_hook_of_a_container_checks_for_all(settings_file: Path) -> None:
         if content is not None:
             settings_file.write_text(content, encoding="utf-8")
         with pytest.raises(GpuhookError) as caught:
-            apply_hook._require(hook_args.parse(JOB), container, Heard())
+            apply_hook._require(hook_args.parse(JOB), container, KeptLog())
         assert caught.value.code == "GH1043"
-    apply_hook._require(hook_args.parse(OTHER), container, Heard())
+    apply_hook._require(hook_args.parse(OTHER), container, KeptLog())
 
 
 @pytest.mark.usefixtures("settings_file")
 def test_hook_after_the_wrapper_does_not_check() -> None:
     container = container_of_an_engine(JOB)
     container[change_record.KEY] = {}
-    apply_hook._require(hook_args.parse(JOB), container, Heard())
+    apply_hook._require(hook_args.parse(JOB), container, KeptLog())

@@ -11,11 +11,11 @@ import pytest
 
 from gpuhook.cdi.hot import registry
 from gpuhook.errors import GpuhookError
-from gpuhook.node.spec_node import SpecNode
+from gpuhook.node.spec_node import first_node
 from gpuhook.request.resolve import resolve_names
+from gpuhook.vendors.interface import VendorNode
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.device_names import short_names
-from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.plans import PlainNode, chosen, described, planned
 
@@ -23,17 +23,17 @@ ALL = vocabulary.parse_capabilities("all")
 KIND = "nvidia.com/gpu"
 
 
-def node(profile: str = "h100x8", **settings: object) -> NvidiaNode:
+def node(profile: str = "h100x8", **settings: object) -> VendorNode:
     return described(profile, chosen(**settings)).node
 
 
-def nodes(by: NvidiaNode, *names: str) -> set[str]:
+def nodes(by: VendorNode, *names: str) -> set[str]:
     """Return the GPUs' own nodes of these names."""
     found = resolve_names([*names], ALL, by).edits["deviceNodes"]
     return {one["path"] for one in found if vocabulary.is_gpu_node(one["path"])}
 
 
-def fault(by: NvidiaNode, name: str) -> GpuhookError:
+def fault(by: VendorNode, name: str) -> GpuhookError:
     with pytest.raises(GpuhookError) as caught:
         resolve_names([name], ALL, by)
     return caught.value
@@ -253,5 +253,5 @@ def test_missing_mig_device_on_a_node_with_others() -> None:
 
 
 def test_node_without_a_spec_lists_no_devices(tmp_path: Path) -> None:
-    by = SpecNode(chosen(default_kind="nvidia.com/other", spec_dirs=[str(tmp_path)]))
+    by = first_node(chosen(default_kind="nvidia.com/other", spec_dirs=[str(tmp_path)]))
     assert fault(by, "0").code == "GH1104"

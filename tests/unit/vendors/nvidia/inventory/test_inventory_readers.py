@@ -29,7 +29,7 @@ WRITERS = [
     NVIDIA / "nvml/nvml_mig.py",
 ]
 # Code that reads facts by names in strings.
-BY_TEXT = (NVIDIA / "hot/node_json.py", PACKAGE / "device_plugin/labels/gpu_groups.py")
+BY_TEXT = (NVIDIA / "hot/node_json.py", NVIDIA / "labels/gpu_groups.py")
 # Facts for readers of `gpuhook inventory -o json`, with the reason.
 FOR_DUMPS: dict[str, str] = {}
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from posixpath import basename, join
 
-from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, Allocation
 from gpuhook.vendors.nvidia.driver import hookless_mounts
+from gpuhook.vendors.vendor_part import DriverMounts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _KINDS = ("library", "plugin", "config")
 
 
-def driver_mounts(node: Node, path: str) -> Allocation:
+def plugin_mounts(node: Node, path: str) -> DriverMounts:
     """Return the mounts of the driver's files below `path`, and the variable.
 
     It is empty if the node has no library.
@@ -43,9 +43,6 @@ def driver_mounts(node: Node, path: str) -> Allocation:
         if file.kind == "binary"
     ]
     if not any(file.kind == "library" for file in files):
-        return Allocation()
+        return DriverMounts()
     ordered = sorted(bindings, key=lambda pair: (pair[1].count("/"), pair[1]))
-    return Allocation(
-        envs={"LD_LIBRARY_PATH": f"{join(path, 'lib')}:{libraries}"},
-        mounts=tuple(AllocatedMount(place, source) for source, place in ordered),
-    )
+    return DriverMounts(tuple(ordered), {"LD_LIBRARY_PATH": f"{join(path, 'lib')}:{libraries}"})

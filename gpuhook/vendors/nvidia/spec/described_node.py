@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node by its facts: for a node without a description of its GPUs, and for another node.
+"""A node with NVIDIA GPUs by its facts: this one without a CDI spec, or another one.
 
 The node's facts (read now, or dumped elsewhere) are described as generate-cdi would, in memory;
 from there on, requests are planned as on any node. Nothing is written.
@@ -9,40 +9,22 @@ from __future__ import annotations
 
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cdi.hot.registry import Registry
-from gpuhook.host.hot.engine_log import EngineLog
 from gpuhook.vendors.nvidia.hot import requirement_check
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.spec import device_selection
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
+from gpuhook.vendors.spec_choices import DESCRIBED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.apply.rootfs import hook_args
     from gpuhook.cdi.hot.container_edits import Spec
-    from gpuhook.errors import GpuhookError
     from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.nvidia.hot.requirement_check import KnownGpu
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
-NAME = "what generate-cdi would write"  # in place of the path of a spec file
 _WAY = "`gpuhook inventory` shows what the node has; other kinds of devices need a CDI spec there"
-
-
-class Heard(EngineLog):
-    """A log that keeps reports and prints none."""
-
-    def __init__(self) -> None:
-        super().__init__("gpuhook")
-        self.failures: list[GpuhookError] = []
-
-    def failure(self, error: GpuhookError) -> None:
-        """Keep a fault."""
-        self.failures.append(error)
-
-    def warning(self, error: GpuhookError) -> None:
-        """Keep a warning."""
-        self.warnings.append(error)
 
 
 class DescribedNode(NvidiaNode):
@@ -61,7 +43,7 @@ class DescribedNode(NvidiaNode):
         With `is_elsewhere`, its device nodes have the numbers of its facts: the nodes of this
         machine are not read. A node without GPUs raises GH1513, unless it `may_be_empty`.
         """
-        super().__init__(settings, no_compiler)
+        super().__init__(settings, lambda _vendor, _way: self._described)
         vendor, _, device_class = self.kind.partition("/")
         self.choices = Choices(vendor=vendor, device_class=device_class)
         self._has_driver = bool(node.driver.module_version)
@@ -70,7 +52,7 @@ class DescribedNode(NvidiaNode):
         self.is_here = not is_elsewhere
         self.warnings: tuple[str, ...] = ()
         self._aliases: dict[str, str] = {}
-        self._registry = Registry([NAME], [[]], way=_WAY)
+        self._described = Registry([DESCRIBED], [[]], way=_WAY)
         if node.gpus or not may_be_empty:
             self._describe(node, is_elsewhere=is_elsewhere)
 
@@ -80,12 +62,8 @@ class DescribedNode(NvidiaNode):
         self._aliases = device_selection.aliases(found.gpus, self.choices.strategies)
         if is_elsewhere:
             _number(found.spec, node)
-        compiled = compiled_spec.of_spec(NAME, found.spec)
-        self._registry = Registry([NAME], [[compiled]], way=_WAY)
-
-    def registry(self) -> Registry:
-        """Return the registry of the node's description."""
-        return self._registry
+        compiled = compiled_spec.of_spec(DESCRIBED, found.spec)
+        self._described = Registry([DESCRIBED], [[compiled]], way=_WAY)
 
     def has_driver(self) -> bool:
         """Return whether the node has a driver loaded."""
@@ -103,9 +81,9 @@ class DescribedNode(NvidiaNode):
         """Return the facts of the driver and the GPUs."""
         return self._facts
 
-    def nvml(self) -> str:
+    def driver_library(self) -> str:
         """Return the host path of the NVML library, of another node as in its facts."""
-        return super().nvml() if self._nvml is None else self._nvml
+        return super().driver_library() if self._nvml is None else self._nvml
 
     def require_fresh(self, job: hook_args.Jobs) -> None:
         """Do nothing: the description was made now."""
@@ -120,8 +98,3 @@ def _number(spec: Spec, node: Node) -> None:
             one = known.get(device["path"])
             if one is not None:
                 device["type"], device["major"], device["minor"] = "c", one.major, one.minor
-
-
-def no_compiler(path: str) -> None:
-    """Compile nothing: raises AssertionError."""
-    raise AssertionError(f"{path}: a program that only reads compiles nothing")

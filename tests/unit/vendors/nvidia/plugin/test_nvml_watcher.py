@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gpuhook.device_plugin.health.nvml_watcher import (
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.vendors.nvidia.nvml.nvml_events import NvmlEventWatch, NvmlXidEvent, UnwatchedDevices
+from gpuhook.vendors.nvidia.plugin.nvml_watcher import (
     Actions,
     Message,
     RateLimit,
@@ -22,8 +24,6 @@ from gpuhook.device_plugin.health.nvml_watcher import (
     XidReport,
     poster,
 )
-from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia.nvml.nvml_events import NvmlEventWatch, NvmlXidEvent, UnwatchedDevices
 
 SECONDS = 20
 

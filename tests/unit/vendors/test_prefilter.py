@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.vendors.hot import further_nodes
+from gpuhook.vendors.hot import prefilter
 from gpuhook.vendors.hot.prefilter import FURTHER
 
 
@@ -17,7 +17,7 @@ def env(entry: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("spec", "is_named"),
+    ("spec", "is_further"),
     [
         (env("AMD_VISIBLE_DEVICES=0"), True),
         # An engine gave the devices: their memory is limited all the same.
@@ -29,7 +29,7 @@ def env(entry: str) -> dict[str, Any]:
         ({"annotations": [], "mounts": "x", "process": None}, False),
     ],
 )
-def test_words_of_further_vendors(spec: dict[str, Any], is_named: bool) -> None:
+def test_words_of_further_vendors(spec: dict[str, Any], is_further: bool) -> None:
     """The wrapper searches the bytes of config.json for the same words."""
-    assert further_nodes.is_named(spec) is is_named
-    assert any(word in json.dumps(spec) for word in FURTHER) is is_named
+    assert prefilter.is_further(spec) is is_further
+    assert any(word in json.dumps(spec) for word in FURTHER) is is_further

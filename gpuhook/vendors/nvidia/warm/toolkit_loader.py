@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from gpuhook.entry.hooks.hook_root import HookRoot
+    from gpuhook.apply.rootfs.root_directory import Root
 
 _MAX_LIBRARIES = 4096
 
 
-def loader_jobs(root: HookRoot, spec: dict[str, Any], folders: Sequence[str] = ()) -> Jobs:
+def loader_jobs(root: Root, spec: dict[str, Any], folders: Sequence[str] = ()) -> Jobs:
     """Return the job of the loader's cache: the libraries that are mounted into directories.
 
     These are `folders` and those of all such hooks of the container: in any order of the hooks, the
@@ -44,7 +44,7 @@ def loader_jobs(root: HookRoot, spec: dict[str, Any], folders: Sequence[str] = (
     return made
 
 
-def _mounted(root: HookRoot, spec: dict[str, Any], folders: list[str]) -> list[tuple[str, str]]:
+def _mounted(root: Root, spec: dict[str, Any], folders: list[str]) -> list[tuple[str, str]]:
     """Return (container path, SONAME) of the libraries that are mounted into these directories."""
     real = {folder: root.real(folder) for folder in folders}
     places = set(real.values())
@@ -70,13 +70,13 @@ def _mounted(root: HookRoot, spec: dict[str, Any], folders: list[str]) -> list[t
     return found
 
 
-def _libraries(root: HookRoot, folder: str) -> list[str]:
+def _libraries(root: Root, folder: str) -> list[str]:
     """Return the paths of the libraries in a directory that is mounted as a whole."""
     names = root.directory_names(folder)
     return [f"{folder}/{name}" for name in names if library_directory.is_library(name)]
 
 
-def _soname(root: HookRoot, path: str) -> str:
+def _soname(root: Root, path: str) -> str:
     """Return the name by which the loader opens a mounted library, "" for another file."""
     fd = root.lookup(path)
     if fd is None:

@@ -7,10 +7,10 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.settings import Settings
-from gpuhook.node.described_node import DescribedNode
 from gpuhook.request.resolve import resolve_names
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.spec.described_node import DescribedNode
 
 
 def _node(profile: str) -> DescribedNode:

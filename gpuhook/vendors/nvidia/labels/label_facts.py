@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.labels.node_labels import LabelFacts
+from dataclasses import dataclass
+
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.driver import driver_support
 from gpuhook.vendors.nvidia.gpu import features
 from gpuhook.vendors.nvidia.gpu.fabric import fabric
 from gpuhook.vendors.nvidia.nvml import nvml_inventory
@@ -15,7 +15,19 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 
 
-def facts(node: Node, host_root: str, machine_file: str = features.MACHINE_FILE) -> LabelFacts:
+@dataclass(frozen=True, slots=True)
+class LabelFacts:
+    """Facts for labels that the inventory lacks. None: not available."""
+
+    machine: str | None = None  # product name of the DMI table
+    clique: str | None = None  # "<cluster UUID>.<clique id>" if it is the same for all GPUs
+    modes: tuple[str | None, ...] = ()  # of the GPUs, by PCI class: "graphics", "compute"
+    is_vgpu: bool = False  # at least one GPU is a vGPU
+    vgpu_host_driver_version: str | None = None
+    vgpu_host_driver_branch: str | None = None
+
+
+def facts(node: Node, host_root: str, machine_file: str) -> LabelFacts:
     """Return the facts of this machine's `node`; unavailable ones are None."""
     gpus = [gpu for gpu in node.gpus if gpu.lost is None]
     virtual = [vgpu for gpu in gpus if (vgpu := features.vgpu(host_root, gpu.pci_bus_id))]
@@ -27,7 +39,6 @@ def facts(node: Node, host_root: str, machine_file: str = features.MACHINE_FILE)
         is_vgpu=host is not None,
         vgpu_host_driver_version=host.host_driver if host else None,
         vgpu_host_driver_branch=host.host_branch if host else None,
-        driver_limits=driver_support.driver_support(node.driver.nvml).holds,
     )
 
 

@@ -9,11 +9,10 @@ Pure: a fact that is not available has no label.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.sharing_section import MPS
-from gpuhook.device_plugin.labels import label_text
-from gpuhook.device_plugin.labels.gpu_groups import (
+from gpuhook.vendors.labels import label_text
+from gpuhook.vendors.labels.vendor_labels import VendorLabels
+from gpuhook.vendors.nvidia.labels.gpu_groups import (
     FIELDS,
     GPU,
     MIG,
@@ -24,13 +23,13 @@ from gpuhook.device_plugin.labels.gpu_groups import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.device_plugin.config.configuration import Configuration
-    from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.vendors.labels.vendor_labels import LabelOffer
     from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+    from gpuhook.vendors.nvidia.labels.label_facts import LabelFacts
 
 PREFIX = "nvidia.com/"
 _FIELDS = "|".join(map(re.escape, FIELDS))
-OWNED = (  # the pattern of the names that labels() returns for some node
+NAMES = (  # the pattern of the names that labels() returns for some node
     rf"{PREFIX}((gpu|gpu-.+|mig-.+)\.({_FIELDS})|gpu\.(machine|mode|clique)|gfd\.timestamp|"
     r"cuda\.(driver\.(major|minor|rev)|runtime\.(major|minor)|"
     r"driver-version\.(major|minor|revision|full)|runtime-version\.(major|minor|full))|"
@@ -39,44 +38,25 @@ OWNED = (  # the pattern of the names that labels() returns for some node
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LabelFacts:
-    """Facts for labels that the inventory lacks. None: not available."""
-
-    machine: str | None = None  # product name of the DMI table
-    clique: str | None = None  # "<cluster UUID>.<clique id>" if it is the same for all GPUs
-    modes: tuple[str | None, ...] = ()  # of the GPUs, by PCI class: "graphics", "compute"
-    is_vgpu: bool = False  # at least one GPU is a vGPU
-    vgpu_host_driver_version: str | None = None
-    vgpu_host_driver_branch: str | None = None
-    driver_limits: bool = False  # the driver can enforce memory limits of containers
-
-
-def labels(
-    node: Node,
-    resources: tuple[Resource, ...],
-    configuration: Configuration,
-    facts: LabelFacts,
-    timestamp: int | None = None,
-) -> dict[str, str]:
-    """Return the labels of a node by name; `timestamp` is their start in seconds since 1970.
+def labels(node: Node, offer: LabelOffer, facts: LabelFacts) -> VendorLabels:
+    """Return the labels of a node.
 
     A node that offers no GPU and has none in MIG mode has only the labels about vGPUs, as with
-    NVIDIA's GPU feature discovery.
+    NVIDIA's GPU feature discovery; one without the driver has none if it has other GPUs.
     """
+    if not offer.is_only and not node.gpus and node.driver.version is None:
+        return VendorLabels(names=NAMES)
     values = _vgpu(facts)
-    every = groups(node, resources, configuration, driver_limits=facts.driver_limits)
-    invalid = invalid_single(node, resources, configuration)
+    every = groups(node, offer)
+    invalid = invalid_single(node, offer)
     if every or invalid:
         values |= _driver(node.driver)
-        values |= _node(node, configuration, facts)
+        values |= _node(node, offer, facts)
         values |= _named("gpu", invalid) if invalid else _offered(every)
+    if offer.timestamp is not None:
+        values[f"{PREFIX}gfd.timestamp"] = str(offer.timestamp)
     main = _main(every)
-    if main is not None and configuration.own.accelerator_label:
-        values["accelerator"] = label_text.accelerator(main.model, "nvidia")
-    if timestamp is not None:
-        values[f"{PREFIX}gfd.timestamp"] = str(timestamp)
-    return dict(sorted(values.items()))
+    return VendorLabels(values, NAMES, model="" if main is None else main.offered.model)
 
 
 def _named(subject: str, values: dict[str, str]) -> dict[str, str]:
@@ -119,14 +99,14 @@ def _version(text: str) -> dict[str, str]:
     return {name: label_text.value(part) for name, part in parts.items()}
 
 
-def _node(node: Node, configuration: Configuration, facts: LabelFacts) -> dict[str, str]:
-    strategy = configuration.flags.mig_strategy
+def _node(node: Node, offer: LabelOffer, facts: LabelFacts) -> dict[str, str]:
+    strategy = offer.strategy
     is_capable = any(gpu.mig_mode in ("enabled", "disabled") for gpu in node.gpus)
     values = {
         "gpu.machine": label_text.value(facts.machine or "") or "unknown",
         "gpu.mode": _mode(facts.modes),
         "mig.capable": _yes_no(is_capable),
-        "mps.capable": _yes_no(configuration.sharing.strategy == MPS and strategy == "none"),
+        "mps.capable": _yes_no(offer.sharing == "mps" and strategy == "none"),
     }
     if strategy != "none":
         values["mig.strategy"] = strategy
@@ -149,10 +129,10 @@ def _offered(every: tuple[Group, ...]) -> dict[str, str]:
     values = _named("gpu", main.labels()) if main else {}
     models = [group for group in every if group.subject == GPU]
     for group in models if len(models) > 1 else ():
-        values |= _named(f"gpu-{group.key}", group.labels())
+        values |= _named(f"gpu-{group.offered.key}", group.labels())
     for group in every:
         if group.subject == MIG:
-            values |= _named(f"mig-{group.key}", group.labels())
+            values |= _named(f"mig-{group.offered.key}", group.labels())
     return values
 
 
@@ -162,7 +142,9 @@ def _main(every: tuple[Group, ...]) -> Group | None:
     Of equal groups it is the one of the lowest index.
     """
     models = [group for group in every if group.subject == GPU]
-    return max(models, key=lambda group: (group.replicas > 0, group.count), default=None)
+    return max(
+        models, key=lambda group: (group.offered.replicas > 0, group.offered.count), default=None
+    )
 
 
 def _yes_no(fact: bool) -> str:

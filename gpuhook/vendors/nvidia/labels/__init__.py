@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The labels of NVIDIA's GPU feature discovery."""
