@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.interface import VendorNode
 
 WORDS = Vocabulary(
-    driver="plain",
     devices_env="PLAIN_VISIBLE_DEVICES",
     capabilities_env="PLAIN_CAPABILITIES",
     replicas_env="PLAIN_REPLICAS",
@@ -128,6 +127,12 @@ class PlainNode:
 
     def has_driver(self) -> bool:
         return True
+
+    def identities(self, paths: Collection[str]) -> dict[str, str]:
+        return {}
+
+    def missing_driver(self) -> tuple[str, str]:
+        return "", ""
 
     def serves(self, name: str) -> bool:
         return True

@@ -12,6 +12,8 @@ from gpuhook.cdi.hot.container_edits import merged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.cdi.hot.registry import Registry
@@ -35,13 +37,16 @@ class Resolved:
     edits: ContainerEdits
 
 
-def resolve(names: tuple[str, ...], default_kind: str, registry: Registry) -> Resolved:
+def resolve(
+    names: tuple[str, ...], default_kind: str, registry_of: Callable[[str], Registry]
+) -> Resolved:
     """Return the edits of `names`; names without a kind are of `default_kind`.
 
-    The edits of each spec come once and first. Raises the registry's faults: GH1101 to GH1104.
+    `registry_of` returns the registry of the specs for a qualified name. The edits of each spec
+    come once and first. Raises the registry's faults: GH1101 to GH1104.
     """
     qualified = tuple(dict.fromkeys(_qualified(name, default_kind) for name in names))
-    found = [(name, *registry.device(name)) for name in qualified]
+    found = [(name, *registry_of(name).device(name)) for name in qualified]
     specs: list[Compiled] = []
     for _, spec, _ in found:
         if spec not in specs:

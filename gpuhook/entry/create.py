@@ -251,6 +251,7 @@ class Create:
             devices=grant.devices,
             nodes=nodes,
             replicas=grant.replicas or replicas,
+            identities=plan_context.identities([one for one, _ in edited.requests], nodes),
             requested=plan_context.requested_names(edited.requests),
             source="; ".join([source.where for _, source in edited.requests]),
             runtime=low_level,

@@ -127,6 +127,12 @@ def requested_names(requests: Iterable[tuple[VendorContext, Source]]) -> list[st
     return [name for one, source in requests for name in in_ledger(source.names, one)]
 
 
+def identities(contexts: Iterable[VendorContext], nodes: Collection[str]) -> dict[str, str]:
+    """Return which device each of these nodes is of, for the ledger."""
+    found = [one.node.identities(nodes) for one in contexts]
+    return {path: device for part in found for path, device in part.items()}
+
+
 def in_ledger(names: Sequence[str], context: VendorContext) -> list[str]:
     """Return names as the ledger has them: those of further vendors with their kind."""
     kind = "" if isinstance(context, PlanContext) else context.node.kind + "="

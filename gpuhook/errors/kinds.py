@@ -35,7 +35,7 @@ class FileError(GpuhookError):
 
 
 class DriverError(GpuhookError):
-    """The NVIDIA driver is missing, incomplete, or of a version other than expected."""
+    """A vendor's driver is missing, incomplete, or of a version other than expected."""
 
 
 class RefusedError(GpuhookError):

@@ -15,13 +15,13 @@ GH1005 RequestError
 {where} requests {count} devices; the limit is {limit}
 list each device once, or use `all`
 GH1006 DriverError
-{where} requests {what}, but the {driver} driver is not loaded on this node
-load the driver, or set request.onMissingDriver to start in /etc/gpuhook/config.yaml
+{where} requests {what}, but {reason}
+{cure}, or set request.onMissingDriver to start in /etc/gpuhook/config.yaml
 GH1007 RefusedError
 ignored the request for {names} in {where}: {reason}
 if this container needs GPUs, change the setting in /etc/gpuhook/config.yaml
 GH1008 DriverError
-{where} requests {what}, but the {driver} driver is not loaded on this node; starting without it
+{where} requests {what}, but {reason}; starting without it
 to refuse such containers, set request.onMissingDriver to refuse in /etc/gpuhook/config.yaml
 GH1009 RefusedError
 {where} requests {name}, a device of a vendor other than {vendor}
@@ -256,12 +256,12 @@ cannot set or read memory limits on GPU {uuid}: {reason}
 compare with nvidia-smi -L on the host; for a lost GPU, see dmesg | grep NVRM
 GH1256 DriverError
 the driver did not answer within {seconds} seconds
-run nvidia-smi on the host; if it also hangs, see dmesg | grep -e NVRM -e Xid
+run nvidia-smi on the host, for AMD GPUs `gpuhook inventory`; if it also hangs, see dmesg | grep -e NVRM -e Xid -e amdgpu
 GH1257 DriverError
-the driver's library failed: {reason}
-run nvidia-smi on the host; if it also fails, reinstall the driver
+the process that calls the driver failed: {reason}
+run nvidia-smi on the host, for AMD GPUs `gpuhook inventory`; if it also fails, reinstall the driver
 GH1258 HostError
-cannot start a process for the driver's library: {reason}
+cannot start a process that calls the driver: {reason}
 check pids.max of this process's cgroup, ulimit -u, and the free memory of the host
 GH1260 HostError
 program {program}, which sets the time slice of a GPU, does not exist
@@ -389,6 +389,9 @@ omit one of them
 GH1521 HostError
 {option} needs gpuhook-hook, which is neither next to this program nor in {dirs}
 install gpuhook-runtime, name the hook with --hook-path, or omit {option}
+GH1522 UsageError
+--vendor {value}: no vendor whose GPUs gpuhook describes
+choose one of {known}; if it is to be the vendor of the CDI kind, write a domain, such as {value}.example.com, or add --class gpu
 GH1526 HostError
 another gpuhook refresh has held {path} for more than {seconds} seconds
 find out why it does not exit (`fuser {path}`), stop it, and run the command again
@@ -463,7 +466,7 @@ GPU {device}: the driver does not enforce the memory limit: {trouble}
 the container starts because of limits.onFailure; see `gpuhook ps`
 GH1648 HostError
 GPU {device}: the driver does not enforce the limit that the container has set: {trouble}
-the granted limit applies (see `gpuhook limits show`); set another NVIDIA_GPU_MEMORY_LIMIT, or unset it
+the granted limit applies (see `gpuhook limits show`); set another {variable}, or unset it
 GH1649 HostError
 {path}: the hook of a CDI spec cannot read it in the container's user namespace
 request the GPU with NVIDIA_VISIBLE_DEVICES and the gpuhook-runtime runtime, or generate specs without hooks
@@ -572,6 +575,9 @@ run the command again; if the process was killed, search dmesg for an OOM kill
 GH1762 HostError
 {container} was skipped: its {fstype} mount at {path} may never answer
 check this container separately: `gpuhook repair {container}` waits for the mount for a limited time
+GH1763 DriverError
+{container}: its device nodes belong to other devices than at its start: {changes}
+start the container again: its GPUs are assigned again then; repair restores nothing in it
 GH1770 RequestError
 `none` stands for the control nodes and the driver's files, but container {id} has {nodes}
 detach these devices: the files that came with them are removed with the last one
@@ -760,7 +766,7 @@ cannot stop process {pid}, which exceeds its container's memory limit: {reason}
 add the KILL capability to the plugin's container, on Linux 5.3 or later; in the chart's values: features.guard: true
 GH1887 HostError
 the driver has not reported its processes for {seconds} seconds: memory limits are not monitored
-check with `nvidia-smi` whether the driver answers; the plugin waits for its answer
+check with `nvidia-smi`, for AMD GPUs with `gpuhook inventory`, whether the driver answers; the plugin waits for its answer
 GH1890 HostError
 cannot serve metrics at {address}: {reason}
 choose another gpuhook.metrics.address, or set it to "" to disable metrics
@@ -993,8 +999,8 @@ GH2510 RequestError
 {where} names `{word}` together with other devices
 write {word} alone, or remove it
 GH2511 DriverError
-{where} requests {name}, but the {driver} driver is not loaded on this node, or it serves no GPU that KFD lists
-load the driver with modprobe {driver} and check dmesg
+{where} requests {name}, but {reason}
+{cure}
 GH2530 FileError
 the resource naming strategy single cannot offer these AMD GPUs: {reason}
 give all GPUs the same partition modes, set gpuhook.excludeDevices, or set flags.amd.resourceNamingStrategy to mixed
@@ -1017,7 +1023,7 @@ GH2545 HostError
 this kernel has no cgroup controller dmem, which limits the memory of GPUs
 use Linux 6.15 or newer with CONFIG_CGROUP_DMEM; or share the GPU without limits: the device plugin's guard monitors the memory, and limits.onFailure: start lets containers start
 GH2560 DriverError
-cannot read the usage of {vendor} GPUs: {reason}
+cannot read the {vendor} GPUs: {reason}
 check whether the driver works; the output has the GPUs of other vendors only
 GH2561 DriverError
 the amdgpu driver did not answer within {seconds} seconds: {path}

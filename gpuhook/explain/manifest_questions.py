@@ -84,6 +84,8 @@ def _parts(target: ExplainedNode) -> tuple[tuple[VendorPart, ...], tuple[str, ..
 
     own = [] if target.facts is None else [target.vendor.inventory_part(target.facts)]
     first = [replace(one, warnings=()) for one in own]  # the notes on the node have these
+    if target.parts is not None:
+        return (*first, *target.parts), ()
     inventory = None if target.is_here else target.where
     # Without any, only the options of one driver describe the node.
     others = [vendor_of_node(one.node) for one in target.context.further]

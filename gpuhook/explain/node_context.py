@@ -10,14 +10,17 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from gpuhook.device_plugin import node_snapshot
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import state
 from gpuhook.node.described_devices import further_devices
 from gpuhook.node.kept_log import KeptLog
 from gpuhook.node.spec_node import awaited_refreshes, first_node
 from gpuhook.usage import usage_devices
 from gpuhook.vendors import driver_worker
-from gpuhook.vendors.catalogue import vendor_of, vendor_of_node
+from gpuhook.vendors.catalogue import further_absences, vendor_of, vendor_of_node, vendors
+from gpuhook.vendors.plugin_place import PluginPlace
 from gpuhook.vendors.spec_choices import DESCRIBED
 from gpuhook.vendors.vendor_part import plugin_vendor
 
@@ -29,8 +32,10 @@ if TYPE_CHECKING:
     from gpuhook.vendors.interface import VendorNode
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
     from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.vendor_part import VendorPart
 
 INVENTORY, SPECS, LIVE, NOTHING = "inventory", "specs", "live", "nothing"
+_NO_LIBRARY = "GH1200"  # of the first vendor: another one may be here
 DRIVER_SECONDS = 15.0  # a driver takes two seconds on a node with 16 GPUs
 
 
@@ -49,6 +54,7 @@ class ExplainedNode:
     notes: tuple[str, ...] = ()
     settings_error: GpuhookError | None = None
     devices: tuple[UsageDevice, ...] = ()  # of all vendors, as far as they are known
+    parts: tuple[VendorPart, ...] | None = None  # of further vendors; None: not read yet
 
     @property
     def is_here(self) -> bool:
@@ -97,8 +103,9 @@ def this_node(
             devices = usage_devices.known_devices().devices
             return ExplainedNode(context, LIVE, DESCRIBED, None, notes, error, devices)
         note = f"no spec in {dirs}, and no facts: {failure.code}: {failure.message}"
+        others = further_absences(state.host_root())
         devices = usage_devices.known_devices().devices
-        return ExplainedNode(context, NOTHING, dirs, None, (note,), error, devices)
+        return ExplainedNode(context, NOTHING, dirs, None, (note, *others), error, devices)
     note = f"no spec of {node.kind} in {dirs}: the explanation uses {DESCRIBED}"
     more = tuple(_described(context))
     found.context.further = context.further
@@ -132,9 +139,41 @@ def with_facts(target: ExplainedNode, ask: Callable[[], object]) -> ExplainedNod
     try:
         facts = _call_driver(ask)
     except GpuhookError as error:
+        first, *others = [vendor.absence(state.host_root()) for vendor in vendors()]
+        if first and not all(others):
+            return target  # a node with GPUs of a further vendor only
         note = f"GPU details unavailable: {error.code}: {error.message}"
         return replace(target, notes=(*target.notes, note))
     return replace(target, facts=facts, devices=usage_devices.of_inventory(facts))
+
+
+def selected_node(
+    settings: Settings,
+    error: GpuhookError | None,
+    ask: Callable[[], object],
+    where: str,
+    roots: tuple[str, str],
+) -> ExplainedNode:
+    """Return the context of the node that `ask` finds, or that has a further vendor's GPUs.
+
+    Its specs are not used. `roots` are its host root and dev root. Raises as live_node() does, but
+    not for a missing driver if a further vendor has GPUs.
+    """
+    others = further_devices(settings, roots=roots)
+    parts, failures = node_snapshot.take_parts(vendors()[1:], None, PluginPlace(*roots))
+    devices = tuple(
+        device for part in parts for device in vendor_of(part.inventory).usage(part, roots[0])
+    )
+    try:
+        found = live_node(settings, error, ask, where)
+    except GpuhookError as failure:
+        if failure.code != _NO_LIBRARY or not devices:
+            raise
+        context = PlanContext(settings, first_node(settings), KeptLog())
+        found = ExplainedNode(context, LIVE, where, settings_error=error)
+    context = PlanContext(settings, found.context.node, found.context.log, others=others)
+    notes, every = (*found.notes, *failures), (*found.devices, *devices)
+    return replace(found, context=context, devices=every, parts=parts, notes=notes)
 
 
 def live_node(

@@ -15,6 +15,7 @@ from gpuhook.inspect.loader_view import LoaderView
 from gpuhook.loader import ld_so_conf
 from gpuhook.loader.library_directory import is_library
 from gpuhook.request import parse
+from gpuhook.target.node_changes import node_changes
 from gpuhook.usage import injection_route
 from gpuhook.vendors.catalogue import vendors
 
@@ -83,6 +84,7 @@ def findings(facts: dict[str, Any], spec: dict[str, Any]) -> list[GpuhookError]:
     gone_with_gpus = _departed(facts, spec)
     if gone_with_gpus:
         wrong.append(fault("GH1123", container=identity, nodes=", ".join(gone_with_gpus)))
+    wrong += filter(None, [node_changes(identity, facts["ledger"] or {})])
     driver = facts["driver"]
     if driver["agree"] is False:
         mounted = " and ".join(driver["mounted"])
@@ -98,7 +100,7 @@ def findings(facts: dict[str, Any], spec: dict[str, Any]) -> list[GpuhookError]:
 def _departed(facts: dict[str, Any], spec: dict[str, Any]) -> list[str]:
     """Return the device nodes of a container whose GPU or MIG instance no longer exists.
 
-    A privileged container has all device nodes of the host, also without a GPU.
+    A privileged container has all nodes of the host.
     """
     if injection_route.has_all_devices(spec):
         return []

@@ -67,7 +67,8 @@ def attach(
         has_steps = bool(hotplug.operations)
         report = Report(target, hotplug, is_dry=is_dry)
         if not is_dry:
-            intend = partial(_intend, grant=grant, whole=whole, record=intended)
+            own = plan_context.identities([one for one, _ in named], _nodes(grant.edits))
+            intend = partial(_intend, grant=grant, whole=whole, record=intended, identities=own)
             enter = partial(_enter, target=target, edits=wanted.edits, todo=todo)
             _execute(target, hotplug, limits, intend, enter)
             report.notes += held.rules.notes
@@ -143,7 +144,13 @@ def _whole(context: VendorContext, names: Sequence[str], capabilities: frozenset
     return resolve_names(own, capabilities, context.node).devices if own else []
 
 
-def _intend(entry: dict[str, Any], grant: Grant, whole: list[str], record: dict[str, Any]) -> None:
+def _intend(
+    entry: dict[str, Any],
+    grant: Grant,
+    whole: list[str],
+    record: dict[str, Any],
+    identities: dict[str, str],
+) -> None:
     """Record the planned injection in the ledger: from now on the container may have it."""
     nodes = _nodes(grant.edits)
     for key, new in (
@@ -155,6 +162,8 @@ def _intend(entry: dict[str, Any], grant: Grant, whole: list[str], record: dict[
         entry[key] = list(dict.fromkeys([*entry.get(key, ()), *new]))
     entry["withdrawn"] = [path for path in entry.get("withdrawn") or () if path not in nodes]
     entry["live"] = record
+    if identities:
+        entry["identities"] = {**entry.get("identities", {}), **identities}
 
 
 def _enter(entry: dict[str, Any], target: Target, edits: ContainerEdits, todo: list[Jobs]) -> None:

@@ -19,6 +19,7 @@ from gpuhook.host.hot import settings
 from gpuhook.live.common_edits import common_edits
 from gpuhook.memory_limits import restore_limits
 from gpuhook.request import plan
+from gpuhook.target.node_changes import node_changes
 from gpuhook.target.running_container import ContainerNote, Report
 from gpuhook.vendors.warm import live_jobs
 
@@ -32,14 +33,23 @@ if TYPE_CHECKING:
     from gpuhook.request.resolve import Grant
     from gpuhook.target.running_container import Target
 
+_UNRECORDED = (
+    "the ledger has no record of the devices at the start of the container: after a reload of the "
+    "driver or a change of a mode, these may be others: {}"
+)
+
 
 def repair(
     target: Target, context: PlanContext | None, library: Callable[[], str], *, is_dry: bool
 ) -> Report:
     """Restore what the container was granted. All or nothing.
 
-    `library` finds the driver's library for memory limits, for a container that has some.
+    `library` finds the driver's library for memory limits, for a container that has some. Raises
+    GH1763 if its device nodes are of other devices now.
     """
+    changed = node_changes(target.found.id, target.entry)
+    if changed is not None:
+        raise changed
     lacking = missing(target, context)
     guarantee = context.settings.limits_guarantee if context else settings.AUTO
     with restore_limits.lost_limits(target, library, guarantee) as lost:
@@ -47,8 +57,22 @@ def repair(
         lacking.operations = [*lost.plan.operations, *lacking.operations]
         report = _done(target, lacking, is_dry=is_dry)
         report.notes += lost.notes
+        if report.steps:
+            report.notes += _unrecorded(target, context)
         lost.try_again(target, report, is_dry=is_dry)
     return report
+
+
+def _unrecorded(target: Target, context: PlanContext | None) -> list[str]:
+    """Return a note on restored nodes that may be of other devices than at the start.
+
+    The ledger has no container to which its engine gave devices by CDI.
+    """
+    paths = [node["path"] for node in target.granted.get("deviceNodes") or ()]
+    now = plan_context.identities(context.every(), paths) if context else {}
+    known = target.entry.get("identities") or {}
+    found = [f"{path} ({device})" for path, device in now.items() if path not in known]
+    return [_UNRECORDED.format(", ".join(found))] if found else []
 
 
 def _done(target: Target, lacking: HotplugPlan, *, is_dry: bool) -> Report:

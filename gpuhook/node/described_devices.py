@@ -31,17 +31,24 @@ def further_devices(
     inventory: str | None = None,
     *,
     is_described: Callable[[str], bool] | None = None,
+    roots: tuple[str, str] | None = None,
 ) -> list[VendorNode]:
-    """Return the node of each further vendor: this machine, or that of an inventory.
+    """Return the node of each further vendor: this machine, or that of an inventory or of `roots`.
 
     `is_described` returns whether the node's specs of a kind apply; by default they do if there is
-    one.
+    one. `roots` are the host root and the dev root of a node without specs.
     """
-    described = {vendor.domain: spec for vendor in vendors() if (spec := _spec(vendor, inventory))}
+    here = state.host_root()
+    host_root, dev_root = roots or (here, here)
+    is_here = inventory is None and host_root == here
+    choices = SpecChoices(
+        inventory, host_root=host_root, dev_root=dev_root, has_numbers=not is_here
+    )
+    described = {vendor.domain: spec for vendor in vendors() if (spec := _spec(vendor, choices))}
 
     def load(vendor: str, way: str) -> Registry:
         dirs = settings.spec_dirs
-        layers = [] if inventory else spec_list.layers(dirs)
+        layers = [] if inventory or roots else spec_list.layers(dirs)
         found = Registry(dirs, layers, vendor, way)
         spec = described.get(vendor)
         if spec is None:
@@ -50,17 +57,15 @@ def further_devices(
             return Registry(dirs, [], vendor, way).over([spec])
         return found if any(one.kind == spec.kind for one in found.all()) else found.over([spec])
 
-    return plan_nodes.further_nodes(load, is_here=inventory is None)
+    return plan_nodes.further_nodes(load, is_here=is_here)
 
 
-def _spec(vendor: Vendor, inventory: str | None) -> Compiled | None:
+def _spec(vendor: Vendor, choices: SpecChoices) -> Compiled | None:
     """Return the spec of a vendor's devices, None if it has none or if that fails."""
     describe = vendor.spec_maker()
     try:
-        if describe is None or vendor.absence(state.host_root(), inventory):
+        if describe is None or vendor.absence(choices.host_root, choices.inventory):
             return None
-        root = state.host_root()
-        choices = SpecChoices(inventory, host_root=root, dev_root=root, has_numbers=bool(inventory))
         return compiled_spec.of_spec(DESCRIBED, describe(choices).spec)
     except GpuhookError:
         return None

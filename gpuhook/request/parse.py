@@ -35,7 +35,7 @@ _MEMORY = ("_GPU_MEMORY_LIMIT", "_GPU_MEMORY_REQUEST")  # the ends of variables,
 class Vocabulary:
     """The variables, paths and kinds with which one vendor's containers request devices.
 
-    `driver` is the driver's name for people. An image with `image_version_env` and without
+    An image with `image_version_env` and without
     `image_requirement_env` is a legacy image; a vendor without such images has "". The last three
     are for extra_requests.py: `extras` has for each variable how it is read, the kind that it
     requests and the device of that kind; `extra_mounts` has the kind of the ids in a directory
@@ -45,7 +45,6 @@ class Vocabulary:
     is the path of a device's node, for messages.
     """
 
-    driver: str
     devices_env: str
     capabilities_env: str
     mount_prefix: str

@@ -156,7 +156,7 @@ def resolve_source(
     policy.py, of capabilities() and of resolve_names().
     """
     if not source.is_grant and not node.has_driver():
-        warnings.append(policy.without_driver(source, settings, node.vocabulary))
+        warnings.append(policy.without_driver(source, settings, node.missing_driver()))
         return None
     unknown: list[str] = []
     chosen = capabilities(spec, settings, node, unknown)

@@ -87,15 +87,16 @@ def objections(verdict: Verdict, settings: Settings) -> list[GpuhookError]:
     return found
 
 
-def without_driver(source: Source, settings: Settings, words: Vocabulary) -> GpuhookError:
+def without_driver(source: Source, settings: Settings, missing: tuple[str, str]) -> GpuhookError:
     """Return the warning GH1008: a container starts without GPUs because the node has no driver.
 
-    Raises GH1006 if the settings refuse that.
+    `missing` is VendorNode.missing_driver(). Raises GH1006 if the settings refuse that.
     """
+    reason, cure = missing
     what = "the driver's files" if source.names == [NOTHING_BUT_FILES] else "GPUs"
     if settings.on_missing_driver != "start":
-        raise fault("GH1006", where=source.where, what=what, driver=words.driver)
-    return fault("GH1008", where=source.where, what=what, driver=words.driver)
+        raise fault("GH1006", where=source.where, what=what, reason=reason, cure=cure)
+    return fault("GH1008", where=source.where, what=what, reason=reason)
 
 
 def refused_capability(word: str, allowed: Sequence[str]) -> GpuhookError:

@@ -38,6 +38,12 @@ def domain_in(name: str) -> str:
     return next((domain for domain in domains if own.endswith(f".{domain}")), domains[0])
 
 
+def further_absences(host_root: str) -> list[str]:
+    """Return why the loaded drivers of vendors other than the first one have no GPU."""
+    loaded = [one for one in vendors()[1:] if one.traces.running_driver(host_root) is not None]
+    return [f"{one.title}: {reason}" for one in loaded if (reason := one.absence(host_root))]
+
+
 def vendor_of(inventory: object) -> Vendor:
     """Return the vendor whose GPUs an inventory describes."""
     return next(vendor for vendor in vendors() if vendor.owns(inventory))

@@ -13,18 +13,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
+    from gpuhook.errors import GpuhookError
+    from gpuhook.host.worker import NoAnswerError
+
     T = TypeVar("T")
 
 SECONDS = 30.0  # without persistence mode, many GPUs take that long to wake up
 
 
 def call_driver(
-    call: Callable[[], T], seconds: float | None = None, *, relay_stderr: bool = False
+    call: Callable[[], T],
+    seconds: float | None = None,
+    *,
+    relay_stderr: bool = False,
+    no_answer: Callable[[NoAnswerError, float], GpuhookError] | None = None,
 ) -> T:
     """Return what `call` returns in a child process, which has `seconds` (SECONDS) to answer.
 
-    Raises its faults, an OSError as a fault, GH1256 if there is no answer in time, and GH1257 if
-    the child ends without one.
+    Raises its faults, an OSError as a fault, and without an answer the fault of `no_answer`, by
+    default GH1256 if it is late, and GH1257 if the child ends.
     """
     from gpuhook.host import worker
 
@@ -32,6 +39,8 @@ def call_driver(
     try:
         return worker.call_in_child(partial(_as_fault, call), limit, relay_stderr=relay_stderr)
     except worker.NoAnswerError as error:
+        if no_answer is not None:
+            raise no_answer(error, limit) from error
         if error.how == worker.LATE:
             raise fault("GH1256", seconds=f"{limit:g}") from error
         raise fault("GH1257", reason=error.reason) from error

@@ -77,6 +77,9 @@ class VendorNode(Protocol):
     def has_driver(self) -> bool:
         """Return whether the node has a driver loaded."""
 
+    def missing_driver(self) -> tuple[str, str]:
+        """Return what a node without has_driver() lacks, and how to get it: texts of a fault."""
+
     def is_node(self, path: str) -> bool:
         """Return whether a path is that of a device node of the vendor's driver."""
 
@@ -92,6 +95,9 @@ class VendorNode(Protocol):
 
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
         """Return the paths of the own nodes of each device, by qualified name."""
+
+    def identities(self, paths: Collection[str]) -> dict[str, str]:
+        """Return which device each of these nodes is of, if its name could be another's later."""
 
     def covered(self, nodes: Collection[str]) -> frozenset[str]:
         """Return the names of the devices that have nodes, and all of them among `nodes`."""

@@ -16,18 +16,26 @@ from tests.contract.amd_installation import (
 )
 from tests.contract.device_side import evaluate
 from tests.contract.installation import CONTROL, Installation, asks
-from tests.contract.live import Live, sleeping, started, wrapped
+from tests.contract.live import Live, prestart, sleeping, started, wrapped
 from tests.contract.runtimes import BOTH, EVERY
+from tests.contract.test_amd_usage import given
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions
 from tests.simulated import amd_tree
 from tests.simulated.node import make_node
+from tests.simulated.sysfs_files import write
 
 
 @pytest.fixture(scope="module")
 def amd8(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> AmdInstallation:
     """Return an installation on a node with eight AMD GPUs; no test changes it."""
     return amd_installation(tmp_path_factory.mktemp("amd8"), "mi300x8", node8)
+
+
+@pytest.fixture
+def own8(node8: Installation, tmp_path: Path) -> AmdInstallation:
+    """Return an installation on a node with eight AMD GPUs, which the test changes."""
+    return amd_installation(tmp_path / "own8", "mi300x8", node8)
 
 
 @pytest.fixture
@@ -108,6 +116,79 @@ def test_repair(engine: str, cgroup: str, amd8: AmdInstallation, tmp_path: Path)
         view = view_of(live, amd8)
         assert opened(view) == {*amd8.numbers(3), "238:0"}
         assert live.report("repair")["steps"] == []
+
+
+@BOTH
+@pytest.mark.parametrize("mode", ["CPX", "QPX"])
+def test_repair_after_another_partition_mode(
+    mode: str, engine: str, cgroup: str, own8: AmdInstallation, tmp_path: Path
+) -> None:
+    """The nodes of a whole GPU are those of a part of it: they may be another container's."""
+    with wrapped(sleeping(tmp_path, env=asks_amd("0,3")), own8, engine, cgroup) as live:
+        reset(live)
+        before = live.seen()
+        write(own8.amd.gpu("0000:05:00.0") / "current_compute_partition", mode)
+        error = live.refused("GH1763", "repair")
+        was, now = "0000:05:00.0 in SPX/NPS1", f"0000:05:00.0 in {mode}/NPS1"
+        assert f"/dev/dri/renderD128 was {was}, is {now}" in error
+        assert "renderD152" not in error
+        assert live.seen() == before
+        assert opened(view_of(live, own8)) == set()
+        assert "GH1763" in live.gpuhook("inspect").stdout
+        live.detach("0")
+        assert live.report("repair")["steps"]  # the other GPU
+        assert opened(view_of(live, own8)) == {*own8.numbers(3), "238:0"}
+
+
+@BOTH
+def test_repair_after_a_reload_of_the_driver(
+    engine: str, cgroup: str, own8: AmdInstallation, tmp_path: Path
+) -> None:
+    """The driver may number the nodes as before, or give them to other GPUs."""
+    with started(sleeping(tmp_path), own8, engine, cgroup) as live:
+        live.attach("3")
+        reset(live)
+        own8.amd.generation(1)
+        assert live.report("repair")["steps"]
+        assert opened(view_of(live, own8)) == {*own8.numbers(3), "238:0"}
+
+        reset(live)
+        own8.amd.swap_drm("0000:65:00.0", "0000:85:00.0")
+        error = live.refused("GH1763", "repair")
+        assert "/dev/dri/renderD152 was 0000:65:00.0 in SPX/NPS1, is 0000:85:00.0" in error
+        assert opened(view_of(live, own8)) == set()
+        live.refused("GH1763", "repair", "--dry-run")
+        own8.describe()
+        live.attach("0")
+        live.refused("GH1763", "repair")
+        assert opened(view_of(live, own8)) == {*own8.numbers(0), "238:0"}
+
+
+def test_repair_without_the_driver(own8: AmdInstallation, tmp_path: Path) -> None:
+    """An unloaded driver has no nodes."""
+    with wrapped(sleeping(tmp_path, env=asks_amd("3")), own8) as live:
+        own8.amd.lose_gpu("0000:65:00.0")
+        error = live.refused("GH1763", "repair")
+        assert "/dev/dri/renderD152 was 0000:65:00.0 in SPX/NPS1, is no GPU or partition" in error
+
+
+def test_repair_without_a_record(own8: AmdInstallation, tmp_path: Path) -> None:
+    """The ledger has no container of an engine's CDI support: the devices of now are named."""
+    kfd, render = (KFD, 238, 0), ("/dev/dri/renderD152", 226, 152)
+    with started(given(sleeping(tmp_path), kfd, render), own8) as live:
+        assert live.report("repair")["notes"] == []
+        reset(live)
+        (note,) = live.report("repair")["notes"]
+        assert note.endswith("may be others: /dev/dri/renderD152 (0000:65:00.0 in SPX/NPS1)")
+        assert opened(view_of(live, own8)) == {*own8.numbers(3), "238:0"}
+
+
+def test_prestart_hook_records_the_devices(own8: AmdInstallation, tmp_path: Path) -> None:
+    made = sleeping(tmp_path, env=asks_amd("3"), hooks=prestart(own8))
+    with started(made, own8) as live:
+        assert opened(view_of(live, own8)) == {*own8.numbers(3), "238:0"}
+        write(own8.amd.gpu("0000:65:00.0") / "current_memory_partition", "NPS4")
+        assert "is 0000:65:00.0 in SPX/NPS4" in live.refused("GH1763", "repair")
 
 
 def reset(live: Live) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.imports.marks import PACKAGE, name_of
 
 LISTED = Path(__file__).with_name("nvidia_imports.txt")
-MOST = 31  # lines of that file; a change may only lower it
+MOST = 30  # lines of that file; a change may only lower it
 
 
 @functools.cache

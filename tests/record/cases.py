@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from tests.record.case import Case
-from tests.record.groups import create, documents, errors, help_texts, hooks, hosts
+from tests.record.groups import amd_pods, create, documents, errors, help_texts, hooks, hosts
 
-GROUPS = (create, documents, errors, help_texts, hooks, hosts)
+GROUPS = (create, documents, errors, help_texts, hooks, hosts, amd_pods)
 
 
 def every() -> list[Case]:

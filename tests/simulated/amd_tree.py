@@ -96,6 +96,19 @@ class AmdTree:
             if path is not None:
                 (self.root / "sys/class/drm" / Path(path).name).unlink(missing_ok=True)
 
+    def swap_drm(self, first: str, second: str) -> None:
+        """Exchange the DRM nodes of two whole GPUs, as a reload of the driver may do."""
+        places = [self.gpu(first) / "drm", self.gpu(second) / "drm"]
+        places[0].rename(places[0].with_name("old"))
+        places[1].rename(places[0])
+        places[0].with_name("old").rename(places[1])
+        for place in places:
+            for node in place.iterdir():
+                for name in (node / "device", self.root / "sys/class/drm" / node.name):
+                    name.unlink()
+                link(node / "device", place.parent)
+                link(self.root / "sys/class/drm" / node.name, node)
+
     def process(self, pid: int, memory: Mapping[int, int]) -> None:
         """Add a process that uses KFD: bytes of memory by the kfd_id of a device."""
         place = self.kfd / "proc" / str(pid)

@@ -7,7 +7,7 @@ import click
 
 from gpuhook.apply.spec import config_json, oci_spec
 from gpuhook.cdi import resolution, spec_list
-from gpuhook.cdi.hot import registry
+from gpuhook.cli.cdi.device_registry import device_registry
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import fault
 from gpuhook.host import console, documents
@@ -51,8 +51,8 @@ def resolve(
     """
     dirs = parameters.spec_dirs(spec_dir)
     kind = settings_file.of_node().default_kind or catalogue.default_kind()
-    known = registry.Registry(dirs, spec_list.layers(dirs), catalogue.domain_in(kind))
-    found = resolution.resolve(name, kind, known)
+    layers = spec_list.layers(dirs)
+    found = resolution.resolve(name, kind, lambda one: device_registry(one, dirs, layers))
     if config is not None:
         click.echo(_edited_config(found, config), nl=False)
     elif output == "table":

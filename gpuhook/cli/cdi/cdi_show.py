@@ -8,10 +8,10 @@ import os
 import click
 
 from gpuhook.cdi import spec_file, spec_list
-from gpuhook.cdi.hot import names, registry
+from gpuhook.cdi.hot import names
+from gpuhook.cli.cdi.device_registry import device_registry
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import fault
-from gpuhook.vendors.catalogue import domain_in, vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,17 +43,10 @@ def show(name: str, spec_dir: tuple[str, ...], output: str) -> None:
 
 def _device(name: str, dirs: list[str]) -> tuple[Spec, str]:
     """Return the spec of one device and the path of its file; GH1101 to GH1104."""
-    specs = registry.Registry(dirs, spec_list.layers(dirs), domain_in(name), _way(name, dirs))
+    specs = device_registry(name, dirs, spec_list.layers(dirs))
     held, edits = specs.device(name)
     found: Spec = {"cdiVersion": held.version, "kind": held.kind}
     found["devices"] = [{"name": name.partition("=")[2], "containerEdits": edits}]
     if held.edits:
         found["containerEdits"] = held.edits
     return found, held.path
-
-
-def _way(name: str, dirs: list[str]) -> str:
-    """Return the advice on a missing spec of a further vendor's GPUs, "" for the usual one."""
-    kind = name.partition("=")[0]
-    own = [one.name for one in vendors()[1:] if one.vocabulary.default_kind == kind and dirs]
-    return f"run `gpuhook refresh`, which writes {dirs[-1]}/{own[0]}.yaml" if own else ""

@@ -259,9 +259,9 @@ def _explained_node(ctx: click.Context, node: dict[str, Any]) -> ExplainedNode:
     except GpuhookError as error:
         failure = error
     if selected:
-        return node_context.live_node(
-            chosen, failure, load, f"the node of --{selected[0].replace('_', '-')}"
-        )
+        roots = node["host_root"], node["dev_root"] or node["host_root"]
+        where = f"the node of --{selected[0].replace('_', '-')}"
+        return node_context.selected_node(chosen, failure, load, where, roots)
     return node_context.this_node(chosen, failure, load)
 
 

@@ -115,7 +115,7 @@ _OPTIONS = (
         callback=parameters.not_empty,
         metavar=_VENDORS,
         help="Whose GPUs to describe; auto, the default: of each vendor that the node has. Or the "
-        "vendor of the kind (example.com) of NVIDIA GPUs.",
+        "vendor of the kind of NVIDIA GPUs: a domain (example.com), or with --class any name.",
     ),
     _option(
         "--cdi-version",

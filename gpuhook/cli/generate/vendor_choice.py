@@ -7,8 +7,10 @@ import os
 
 from click.core import ParameterSource
 
+from gpuhook.cdi.hot import names
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.catalogue import vendors
+from gpuhook.host import console
+from gpuhook.vendors.catalogue import further_absences, vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,12 +34,13 @@ def vendors_of(ctx: click.Context, options: Mapping[str, Any]) -> list[Vendor]:
 
     --vendor names a vendor or the vendor of the kind; without it, and for `auto`, they are those
     with GPUs on the node to which all options of the command line apply. The context's `obj` is the
-    name of the only possible vendor, if it is set. Raises GH1520.
+    name of the only possible vendor, if it is set. Raises GH1520, and GH1522 for a mistyped vendor.
     """
     given = options["vendor"]
     every = vendors()
     named = [one for one in every if given in (one.name, one.domain)]
     if not named and is_kind(given):
+        _require_meant(given, options["device_class"])
         named = [one for one in every if "device_class" in one.own_options]
     if named:
         _require_applicable(ctx, named[0])
@@ -48,7 +51,20 @@ def vendors_of(ctx: click.Context, options: Mapping[str, Any]) -> list[Vendor]:
         both = " and ".join(option for options_ in owned for option in options_)
         raise fault("GH1520", options=both, reason="they apply to GPUs of different vendors")
     place = options["host_root"], options["inventory"]
-    return [one for one in fitting if _has_gpus(one, *place)] or fitting[:1]
+    found = [one for one in fitting if _has_gpus(one, *place)]
+    for reason in () if found or options["inventory"] else further_absences(place[0]):
+        console.note(reason)  # the fault below is the first vendor's
+    return found or fitting[:1]
+
+
+def _require_meant(given: str, device_class: str | None) -> None:
+    """Raise GH1522 for a word that is probably meant as the name of a vendor.
+
+    The vendor of a kind is a domain by convention. With --class, any other word is one, too.
+    """
+    if "." not in given and device_class is None and names.is_kind(f"{given}/x"):
+        known = ", ".join((AUTO, *(one.name for one in vendors())))
+        raise fault("GH1522", value=given, known=known)
 
 
 def _has_gpus(vendor: Vendor, host_root: str, inventory: str | None) -> bool:

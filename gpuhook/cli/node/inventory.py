@@ -75,7 +75,7 @@ def _of_this_node(
 ) -> list[VendorInventory]:
     """Return what each vendor has on a node. Raises a fault if no vendor can be read.
 
-    The fault of a vendor without GPUs on a node with GPUs of another one is of no interest.
+    The fault of a vendor without GPUs on a node that has GPUs of another one is left out.
     """
     from gpuhook.vendors.catalogue import vendors
     from gpuhook.vendors.vendor_inventory import NodePlace
@@ -95,7 +95,8 @@ def _of_this_node(
                 continue
             found += [] if one is None else [one]
     if faults and not found:
-        raise faults[0][1]
+        troubles = [trouble for vendor, trouble in faults if not vendor.absence(host_root)]
+        raise (troubles or [faults[0][1]])[0]
     for vendor, trouble in faults:
         if not vendor.absence(host_root):
             console.warn(f"{vendor.title}: {trouble}")
@@ -106,7 +107,8 @@ def _read(vendor: Vendor, place: NodePlace) -> VendorInventory | None:
     """Return the inventory of a vendor, whose driver has a deadline to answer."""
     from gpuhook.vendors import driver_worker
 
-    return driver_worker.call_driver(partial(vendor.read_inventory, place))
+    ask = partial(vendor.read_inventory, place)
+    return driver_worker.call_driver(ask, no_answer=vendor.no_answer)
 
 
 def _dump(found: list[VendorInventory], form: str) -> None:

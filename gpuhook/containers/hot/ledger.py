@@ -9,6 +9,8 @@ names the container's process. Ids are unique per state root only.
 A container has exited if its state root exists and does not contain it. Only writers remove the
 entries of such containers: a reader can be in a pod that has the ledger mounted and no state root.
 
+`identities` has by path which device a node is of, if the vendor's nodes can change devices.
+
 If memory is limited, `memory` is a list with an object for each device:
 
     device     as in the grant: a UUID, a PCI address, the name of a partition
@@ -23,8 +25,8 @@ If memory is limited, `memory` is a list with an object for each device:
                none. A record without it is the grant; a lifted one has no limit
     guarantee  if the grant's soft limit was left out: why; `soft` is 0 then, `granted` has it
 
-`warnings` is a list of {"code", "message"}: what gpuhook reported when the container started. An
-entry whose `route` is "" has nothing else: its container requested a GPU and started without one.
+`warnings` is a list of {"code", "message"} of the container's start. An entry whose `route` is ""
+has nothing else: its container requested a GPU and started without one.
 
 Changes of a running container are recorded in addition to those of its config.json:
 
@@ -50,7 +52,7 @@ from gpuhook.host.hot import fastjson, files, procfs, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 SCHEMA = "gpuhook/ledger/v1"
@@ -116,6 +118,7 @@ def new_entry(
     devices: Sequence[str] = (),
     nodes: Sequence[str] = (),
     replicas: Sequence[str] | None = None,
+    identities: Mapping[str, str] | None = None,
     requested: Sequence[str] = (),
     source: str = "",
     runtime: str = "",
@@ -132,6 +135,7 @@ def new_entry(
         "devices": devices,
         "nodes": nodes,
         **({} if replicas is None else {"replicas": replicas}),
+        **({"identities": identities} if identities else {}),
         "requested": requested,
         "source": source,
         "route": route,
@@ -253,10 +257,8 @@ def _is_absent(path: str) -> bool:
     """Return whether nothing exists at a path; a directory without permission hides its content."""
     try:
         os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        pass
+    except OSError as error:
+        return isinstance(error, (FileNotFoundError, NotADirectoryError))
     return False
 
 

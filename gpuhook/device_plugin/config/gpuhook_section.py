@@ -183,7 +183,7 @@ class InterposerEdits:
             section_of(InterposerNode, unserved=_NO_HOST_PATH),
             "device node",
         ),
-        "Device nodes, except those of NVIDIA's driver.",
+        "Device nodes, except those of the drivers of GPUs.",
         (),
     )
 

@@ -26,7 +26,7 @@ VENDOR = "/usr/share/containers/containers.conf"
 PATH = "/etc/containers/containers.conf"
 OF_A_USER = ".config/containers/containers.conf"  # below the home directory
 HAS_CDI = (4, 1)
-# Since which podman; 4.3 and 5 were tried.
+# Since which podman; 4.3 (it refuses 0.6.0: "invalid version") and 5 were tried.
 _READS = (((5,), "1.0.0"), ((4, 7), "0.6.0"), ((4, 3), "0.5.0"), ((), "0.4.0"))
 # oci-hooks(5): a file in the later directory hides one of the same name in the earlier.
 HOOK_DIRS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")

@@ -171,12 +171,11 @@ def _bound(state: HookState, log: EngineLog, began: float) -> None:
     A device plugin may provide the nodes of a pod that requests none.
     """
     state.require_id()
-    nodes = oci_spec.device_paths(state.spec)
     with _process(state) as process:
         if _existing_entry(state, process) is not None:
             return
         state.require_not_begun()
-        memory = _limit(state.spec, nodes, [], process, log)
+        memory = _limit(state.spec, oci_spec.device_paths(state.spec), [], process, log)
         if not memory:
             return
         entry = _entry(state, process)
@@ -265,12 +264,14 @@ def _entry(
     grant: Grant | None = None,
 ) -> dict[str, Any]:
     given = grant.edits.get("deviceNodes") or () if grant else ()
+    nodes = [*oci_spec.device_paths(state.spec), *(node["path"] for node in given)]
     entry = ledger.new_entry(
         state.spec.get("annotations"),
         state.bundle,
         "prestart",
         devices=grant.devices if grant else (),
-        nodes=[*oci_spec.device_paths(state.spec), *(node["path"] for node in given)],
+        nodes=nodes,
+        identities=plan_context.identities([one for one, _ in requests], nodes),
         requested=plan_context.requested_names(requests),
         source="; ".join([source.where for _, source in requests]),
     )

@@ -16,7 +16,7 @@ from gpuhook.host.warm import child_process
 from gpuhook.memory_limits.warm import memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord, is_limited
 from gpuhook.request.memory_request import MemoryLimit
-from gpuhook.vendors.hot.memory_vendors import by_vendor
+from gpuhook.vendors.hot.memory_vendors import by_vendor, vendor_of
 from gpuhook.vendors.warm.limit_drivers import open_driver
 
 TYPE_CHECKING = False
@@ -134,7 +134,9 @@ def judge(
         raise faults[0]
     for one in records:
         if one["trouble"] and one["by"]:
-            log.warning(fault("GH1648", device=one["device"], trouble=one["trouble"]))
+            variable = vendor_of(one["device"]).vocabulary.memory_limit_env
+            values = {"device": one["device"], "trouble": one["trouble"], "variable": variable}
+            log.warning(fault("GH1648", **values))
         elif one["trouble"]:
             log.warning(fault("GH1647", device=one["device"], trouble=one["trouble"]))
 

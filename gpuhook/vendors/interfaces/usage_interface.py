@@ -82,6 +82,9 @@ class ContainerTraces(Protocol):
     def is_node(self, path: str, number: tuple[int, int], host_root: str) -> bool:
         """Return whether the character device `path` with this (major, minor) is the driver's."""
 
+    def is_name_of_node(self, path: str) -> bool:
+        """Return whether a device node of the driver may have this path; others may share it."""
+
     def is_device_node(self, path: str, host_root: str) -> bool:
         """Return whether `path` is the node of one device, which only its holders have."""
 
@@ -90,6 +93,9 @@ class ContainerTraces(Protocol):
 
     def stale(self, paths: Iterable[str], host_root: str) -> list[str]:
         """Return those of the nodes `paths` whose device no longer exists."""
+
+    def changed(self, identities: Mapping[str, str], host_root: str) -> list[str]:
+        """Return a phrase for each node that is not of the device of VendorNode.identities()."""
 
     def running_driver(self, host_root: str) -> str | None:
         """Return the version of the driver that the kernel has loaded, None for none."""

@@ -86,6 +86,13 @@ def _for_old_podman(case: FaultCase) -> None:
     programs["podman"] = {"path": "/usr/bin/podman", "version": "4.9.3"}
 
 
+def _for_older_podman(case: FaultCase) -> None:
+    """Podman 4.3.1 refuses the version 0.6.0, whatever the spec has."""
+    replace(case, SPEC, "cdiVersion: '0.5.0'", "cdiVersion: '0.6.0'")
+    programs = case.readings.setdefault(node_readings.PROGRAMS, {})
+    programs["podman"] = {"path": "/usr/bin/podman", "version": "4.3.1"}
+
+
 def _broken_yaml(case: FaultCase) -> None:
     case.write(SPEC, "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: [\n")
 
@@ -184,6 +191,7 @@ BROKEN = [
     Broken("spec-that-anybody-may-write", "specs.owners", _anybodys, is_warning=True),
     Broken("specs-of-another-user", "specs.owners", _foreign, is_warning=True),
     Broken("spec-too-new-for-podman", "specs.engines", _for_old_podman),
+    Broken("spec-too-new-for-podman-4.3", "specs.engines", _for_older_podman),
     Broken("refresh-unit-failed", "specs.refresh", _no_refresh, is_warning=True),
     Broken("spec-of-another-driver", "specs.driver", _toolkit(lambda _: None, version="570.86.10")),
     Broken("spec-of-an-earlier-boot", "specs.fresh", _rebooted),

@@ -97,6 +97,7 @@ CALLS: dict[str, tuple[str, ...]] = {
         "generate-cdi --inventory t4 --output text.txt/y.yaml",
         "generate-cdi --inventory t4 --format x",
         "generate-cdi --inventory t4 --vendor a/b",
+        "generate-cdi --inventory t4 --vendor intel",
         "generate-cdi --inventory t4 --class ''",
         "generate-cdi --inventory t4 --hook-path relative",
         "generate-cdi --inventory t4 --device-name-strategy x",

@@ -317,8 +317,22 @@ def test_graphics_that_are_not_in_kfd_are_no_gpu(tmp_path: Path) -> None:
 
 
 @needs_root
+def test_node_with_the_driver_and_without_gpus(tmp_path: Path) -> None:
+    """The first vendor's fault comes with the reason of the vendor whose driver is loaded."""
+    here = Here(tmp_path)
+    for gpu in here.tree.node.gpus:
+        here.tree.lose_gpu(gpu.pci_address)
+    done = here.call("generate-cdi", rc=1)
+    assert "note: AMD: the amdgpu driver has no GPU" in done.stderr
+    done = here.call("generate-cdi", "--vendor", "amd", rc=1)
+    assert "Error GH1513" in done.stderr
+
+
+@needs_root
 def test_commands_of_cdi(here: Here, tmp_path: Path) -> None:
     """List, show, resolve, transform and validate work with amd.com/gpu."""
+    done = here.call("cdi", "resolve", "amd.com/gpu=0", rc=1)
+    assert f"run `gpuhook refresh`, which writes {here.specs}/amd.yaml" in done.stderr
     here.states()
     listed = here.call("cdi", "list").stdout
     assert "amd.com/gpu=0000:05:00.0" in listed

@@ -220,6 +220,8 @@ def test_creating_nodes_for_a_dump_is_a_usage_error() -> None:
     [
         (["--vendor", "1x"], "GH1510"),
         (["--vendor", "a/b"], "GH1510"),
+        (["--vendor", "intel"], "GH1522"),
+        (["--vendor", "AMD"], "GH1522"),
         (["--class", "=x"], "GH1510"),
         (["--class", "x="], "GH1510"),
         (["--hook-path", "gpuhook-hook"], "GH1515"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
 from gpuhook.cli.options import node_options
+from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.amd.inventory import amd_dump
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.simulated import amd_tree
@@ -152,6 +154,19 @@ def test_amd_that_fails_leaves_the_other(tmp_path: Path, monkeypatch: pytest.Mon
     assert (shown.exit_code, len(shown.stdout.split())) == (0, 1)
     assert "warning: AMD: " in shown.stderr
     assert "Input/output error" in shown.stderr
+
+
+def test_process_that_reads_amds_files_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault is that of a driver without a library."""
+    amd_tree.build(tmp_path, "mi300x8")
+    (tmp_path / "none").mkdir()
+    monkeypatch.setattr(AmdVendor, "read_inventory", lambda *_: os._exit(3))
+    roots = (f"--host-root={tmp_path}", f"--driver-root={tmp_path}/none")
+    shown = gpuhook("inventory", *roots)
+    assert shown.exit_code == 1
+    assert "cannot read the AMD GPUs: its process has exited" in shown.stderr
 
 
 def test_warnings(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ The nodes have no AMD driver here: the plan comes from what generate-cdi would w
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -18,6 +19,22 @@ from tests.simulated import amd_tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "train"},
+    "spec": {
+        "containers": [
+            {
+                "name": "train",
+                "image": "rocm/pytorch",
+                "resources": {"limits": {"amd.com/gpu": 1}},
+            }
+        ]
+    },
+}
 
 
 def explained(*words: str, code: int = 0) -> Any:
@@ -164,3 +181,58 @@ def test_this_node_without_a_spec_is_described(
     (container,) = document["containers"]
     assert (container["result"], container["fault"]) == ("gets", None)
     assert [one["gpu"] for one in container["gpus"]] == ["0000:47:00.0"]
+
+
+@needs_root
+@pytest.mark.parametrize("options", [["--driver-root={}/none"], ["--dev-root={}"]])
+def test_node_of_the_options_of_another_driver(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The options select a node without specs; its AMD GPUs are those below the host root."""
+    tree = amd_tree.build(tmp_path, "mi300x8", real_nodes=True)
+    (tmp_path / "none").mkdir()
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    words = [one.format(tree.root) for one in options]
+    words.append(f"--host-root={tree.root}")
+    container = explained(*words, "--env", "AMD_VISIBLE_DEVICES=1,amdgpu_xcp_0", code=1)
+    assert container["fault"]["code"] == "GH1102"
+    container = explained(*words, "--env", "AMD_VISIBLE_DEVICES=1")
+    assert [one["gpu"] for one in container["gpus"]] == ["0000:27:00.0"]
+    assert nodes(container) == ["/dev/dri/card9", "/dev/dri/renderD136", "/dev/kfd"]
+    pod = tmp_path / "pod.json"
+    pod.write_text(json.dumps(POD), encoding="utf-8")
+    container = explained(*words, "-f", str(pod))
+    assert [one["gpu"] for one in container["gpus"]] == ["0000:05:00.0"]
+    assert container["result"] == "gets"
+
+
+def test_options_of_a_node_without_any_gpu(tmp_path: Path) -> None:
+    words = [f"--driver-root={tmp_path}", f"--host-root={tmp_path}"]
+    shown = CliRunner().invoke(
+        main, ["explain", *words, "--env", "AMD_VISIBLE_DEVICES=1"], catch_exceptions=False
+    )
+    assert shown.exit_code == 1
+    assert "GH1200" in shown.stderr
+
+
+@needs_root
+def test_pod_on_a_node_without_the_other_vendor_has_no_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = amd_tree.build(tmp_path, "mi300x8", real_nodes=True)
+    specs = tmp_path / "cdi"
+    specs.mkdir()
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"cdi": {"specDirs": [str(specs)]}}), encoding="utf-8")
+    for name, value in {
+        "HOST_ROOT": tree.root, "STATE_DIR": tmp_path / "state", "CONFIG": config,
+    }.items():  # fmt: skip
+        monkeypatch.setenv(f"GPUHOOK_{name}", str(value))
+    made = CliRunner().invoke(main, ["generate-cdi", "--output-file", f"{specs}/amd.yaml"])
+    assert made.exit_code == 0, made.output
+    pod = tmp_path / "pod.json"
+    pod.write_text(json.dumps(POD), encoding="utf-8")
+    shown = CliRunner().invoke(main, ["explain", "-f", str(pod)])
+    assert shown.exit_code == 0, shown.output
+    assert f"Node: {specs}/amd.yaml (specs), 8 GPUs" in shown.stdout
+    assert "GPU details unavailable" not in shown.stdout

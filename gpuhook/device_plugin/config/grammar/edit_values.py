@@ -18,7 +18,6 @@ from gpuhook.errors import printable
 from gpuhook.host.suggestion import nearest
 from gpuhook.request.parse import Vocabulary
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,10 +178,11 @@ def _check_container_path(path: str) -> None:
 
 
 def _check_device_node(path: str) -> None:
-    """Refuse NVIDIA's device nodes, which the plugin assigns itself, and placeholders."""
-    if vocabulary.is_node(path):
-        message = f"is a device of NVIDIA's driver, found {shown(path)}"
-        raise UnfitError(message, "containers get it with the resource that they request")
+    """Refuse the device nodes of GPUs, which the plugin assigns itself, and placeholders."""
+    for vendor in vendors():
+        if vendor.traces.is_name_of_node(path):
+            message = f"is a device of {vendor.title}'s driver, found {shown(path)}"
+            raise UnfitError(message, "containers get it with the resource that they request")
     _check_placeholders(path, ())
 
 

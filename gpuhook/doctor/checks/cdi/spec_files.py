@@ -8,6 +8,8 @@ import posixpath
 from gpuhook.cdi.hot import spec_versions
 from gpuhook.doctor.checks.cdi.systemd_units import unit_fault
 from gpuhook.doctor.facts import gpu_runtimes
+from gpuhook.engines.read import podman_config
+from gpuhook.engines.read.engine_config import parse_version
 from gpuhook.node_facts import cdi_specs, engine_facts, program_facts
 from gpuhook.node_facts.check import (
     FAILED,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 NONE = "the node has no CDI spec for NVIDIA GPUs"
 _UNRESOLVABLE = '"unresolvable CDI devices nvidia.com/gpu=all"'
 _REFRESH_UNITS = (specs.REFRESH_UNIT, "nvidia-cdi-refresh.path")
+_LIMITED = 4  # the release of Podman that reads only old versions
 _GROUP, _OTHERS = 0o020, 0o002
 _WITHOUT_GROUPS = "--feature-flag=no-additional-gids-for-device-nodes"
 _USUAL = ("nvidia.yaml", "nvidia.json")
@@ -174,9 +177,10 @@ def _engines(node: ExaminedNode) -> Findings:
         return absent("the files of a node do not show engine versions" if files else NONE)
     podman = str((programs.get("podman") or {}).get("version") or "").split()
     version = next((word for word in podman if word[:1].isdigit()), "")
-    limit = "0.4.0" if version.startswith(("4.0", "4.1", "4.2")) else "0.6.0"
-    if not version.startswith("4."):
+    parsed = parse_version(version)
+    if parsed is None or parsed[0] != _LIMITED:
         return ok("no engine here is known to be too old for these specs")
+    limit = podman_config.newest_cdi(parsed)
     newer = [
         one
         for one in files
@@ -188,11 +192,11 @@ def _engines(node: ExaminedNode) -> Findings:
     return [
         Finding(
             FAILED,
-            f"{one.path} needs CDI {spec_versions.lowest(one.document or {})}, and "
+            f"{one.path} needs CDI {spec_versions.VERSIONS[_order(one.document or {})]}, and "
             f"Podman {version} supports at most {limit}",
             subject=one.path,
-            meaning='Podman skips the file: "unmarshal CDI Spec: json: unknown field '
-            f'\\"additionalGids\\"" with --log-level=debug, and {_UNRESOLVABLE}',
+            meaning='Podman skips the file: "invalid version" or "json: unknown field" with '
+            f"--log-level=debug, and {_UNRESOLVABLE}",
             command=f"nvidia-ctk cdi generate {_WITHOUT_GROUPS} --output={one.path}"
             if one.author != specs.GPUHOOK
             else f"chmod 0666 /dev/nvidia* && {specs.rewrite_command(node, one)}",
@@ -203,7 +207,10 @@ def _engines(node: ExaminedNode) -> Findings:
 
 
 def _order(document: dict[str, object]) -> int:
-    return spec_versions.VERSIONS.index(spec_versions.lowest(document))
+    """Return the place of the version that a spec declares, or of a newer one that it needs."""
+    declared, needed = str(document.get("cdiVersion")), spec_versions.lowest(document)
+    known = [one for one in (declared, needed) if one in spec_versions.VERSIONS]
+    return max(spec_versions.VERSIONS.index(one) for one in known)
 
 
 @check("specs.refresh", "NVIDIA's unit keeps its spec up to date")

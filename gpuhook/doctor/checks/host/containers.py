@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _LOOKED_AT = "the running containers"
 _DENIED, _OTHER_DRIVER, _REMOVED, _UNHEARD = "GH1744", "GH1741", "GH1742", "GH1745"
+_OTHER_DEVICES = "GH1763"
 _DEPARTED = "GH1123"  # of a missing GPU, which driver.gpu and driver.bus report
 _OWN_CHECKS = (_DENIED, _OTHER_DRIVER, _REMOVED, _UNHEARD)
 # By code: what users see.
@@ -27,6 +28,8 @@ _MEANINGS = {
     ' mismatch": the driver was upgraded while it ran',
     _REMOVED: "it keeps the old files, and fails with a version mismatch as soon as the node loads"
     " the new driver",
+    _OTHER_DEVICES: "it can open a GPU or partition that it was not given, and may share it with"
+    " another container; `gpuhook repair` restores nothing in it",
     _UNHEARD: "if it needs a GPU, its programs find none; CUDA images request all GPUs by"
     " default, often unnecessarily",
 }
@@ -71,7 +74,8 @@ def _pieces(node: ExaminedNode) -> Iterable[Finding]:
         for fault in [*one["missing"], *one["findings"]]:
             if fault["code"] not in reported:
                 command = _repair(one) if fault in one["missing"] else _restart(one)
-                yield _finding(one, FAILED, fault["message"], _PIECES, command)
+                meaning = _MEANINGS.get(fault["code"], _PIECES)
+                yield _finding(one, FAILED, fault["message"], meaning, command)
 
     well = "no container lacks a device node or file of its GPUs"
     return _each(node, lost, f"{well}, except of a missing GPU" if missing else well)

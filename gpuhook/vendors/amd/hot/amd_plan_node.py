@@ -9,7 +9,7 @@ import stat
 from gpuhook.apply.spec import oci_spec
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
-from gpuhook.vendors.amd.hot import amd_sysfs, amd_token, amd_words, device_ids
+from gpuhook.vendors.amd.hot import amd_sysfs, amd_token, amd_words, device_ids, node_identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,18 @@ if TYPE_CHECKING:
     from gpuhook.vendors.interface import HookJobs, VendorNode
 
 _WAY = "run `gpuhook refresh`, which describes the GPUs of this node"
+_NO_DRIVER = (
+    "the amdgpu driver is not loaded on this node",
+    "load the driver (modprobe amdgpu), and see dmesg if that fails",
+)
+_NO_GPU = (
+    "the amdgpu driver, which is loaded, serves no GPU of this node",
+    "find the reason with `lspci -k -d 1002:` and `dmesg | grep amdgpu`",
+)
+_NOT_IN_KFD = (
+    "KFD lists none of the GPUs that the amdgpu driver serves on this node",
+    "find the reason with `dmesg | grep kfd`: ROCm does not support every GPU",
+)
 _NUMBERS = ("type", "major", "minor")
 
 
@@ -94,8 +106,9 @@ class AmdPlanNode:
             return error
         where = source.where if source is not None and name in source.names else ""
         if not self.has_driver():
-            driver = self.vocabulary.driver
-            return fault("GH2511", where=where or "the command", name=name, driver=driver)
+            reason, cure = self.missing_driver()
+            where = where or "the command"
+            return fault("GH2511", where=where, name=name, reason=reason, cure=cure)
         if error.code == "GH1104":
             return error
         from gpuhook.cdi.hot import unknown_device
@@ -112,6 +125,13 @@ class AmdPlanNode:
         has_gpu = self.is_here and bool(amd_sysfs.gpu_addresses(root))
         return not self.is_here or (has_gpu and amd_sysfs.has_kfd_gpu(root))
 
+    def missing_driver(self) -> tuple[str, str]:
+        """Return the texts of a fault about a node without the driver or a GPU of it."""
+        root = state.host_root()
+        if not amd_sysfs.is_loaded(root):
+            return _NO_DRIVER
+        return _NOT_IN_KFD if amd_sysfs.gpu_addresses(root) else _NO_GPU
+
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         """Return whether a config.json has device nodes of the driver."""
         return any(map(amd_words.is_node, oci_spec.device_paths(spec)))
@@ -124,6 +144,10 @@ class AmdPlanNode:
         if amd_words.KFD not in paths:
             return frozenset()
         return frozenset(filter(amd_words.is_node, paths)).difference(_nodes_of_others())
+
+    def identities(self, paths: Collection[str]) -> dict[str, str]:
+        """Return the GPU or partition of each DRM node of this host among `paths`."""
+        return node_identity.identities(paths, state.host_root()) if self.is_here else {}
 
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
         """Return the own nodes of each device by qualified name, {} without a spec."""

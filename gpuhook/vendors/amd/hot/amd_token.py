@@ -19,7 +19,7 @@ def token(host_root: str) -> str:
     if not amd_sysfs.is_ready(host_root):
         return ""
     gpus = amd_sysfs.gpu_addresses(host_root)
-    modes = [_mode(amd_sysfs.directory_of(root, gpu)) for gpu in gpus]
+    modes = [partition_mode(amd_sysfs.directory_of(root, gpu)) for gpu in gpus]
     parts = (
         "generation=" + (amd_sysfs.line(root + amd_sysfs.TOPOLOGY + "/generation_id") or ""),
         "gpus=" + _digest(gpus),
@@ -52,7 +52,7 @@ def _drm_nodes(root: str, gpus: list[str]) -> list[str]:
     return found
 
 
-def _mode(directory: str) -> str:
+def partition_mode(directory: str) -> str:
     """Return "CPX/NPS4" of a GPU; "-" for what it cannot tell."""
     return "/".join(amd_sysfs.mode(f"{directory}/{name}") or "-" for name in amd_sysfs.MODES)
 

@@ -16,7 +16,6 @@ KIND = VENDOR + "/gpu"
 TOKEN = "io.gpuhook.token"  # noqa: S105 # not a secret
 VOCABULARY = Vocabulary(
     devices_env="AMD_VISIBLE_DEVICES",
-    driver="amdgpu",
     capabilities_env="",
     mount_prefix="/var/run/amd-container-devices",
     image_version_env="",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 
-from gpuhook.vendors.amd.hot import amd_sysfs
+from gpuhook.vendors.amd.hot import amd_sysfs, amd_words, node_identity
 from gpuhook.vendors.amd.hot.amd_words import DRM, KFD, VOCABULARY
 from gpuhook.vendors.amd.inventory import kfd_topology
 from gpuhook.vendors.known_difference import ACCESS, GROUP, MODE, VARIABLE
@@ -67,6 +67,11 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
     return amd_sysfs.is_ready(host_root)
 
 
+def is_name_of_node(path: str) -> bool:
+    """Return whether a device node of the driver may have this path: any DRM node may."""
+    return amd_words.is_node(path)
+
+
 def known_difference(by: str, difference: Difference) -> str:
     """Return why a difference of the nodes that AMD's toolkit gives is harmless, else ""."""
     if by not in _VARIABLES:
@@ -105,6 +110,12 @@ def stale(paths: Iterable[str], host_root: str) -> list[str]:
         if not device or (is_partition and is_complete and _minor(path) not in current):
             found.append(path)
     return found
+
+
+def changed(identities: Mapping[str, str], host_root: str) -> list[str]:
+    """Return a phrase for each node whose device is not the recorded one, see node_identity.py."""
+    own = {path: text for path, text in identities.items() if amd_words.is_gpu_node(path)}
+    return node_identity.changes(own, host_root)
 
 
 def running_driver(host_root: str) -> str | None:

@@ -123,6 +123,10 @@ class NvidiaNode:
 
         return node_devices.refusal(name, error, source, self)
 
+    def identities(self, paths: Collection[str]) -> dict[str, str]:  # noqa: ARG002
+        """Return nothing: the minor in the name of a GPU's node is the GPU's."""
+        return {}
+
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
         """Return the own nodes of each device by qualified name, {} without a spec."""
         bundle.load(_NAMES)
@@ -157,6 +161,10 @@ class NvidiaNode:
     def has_driver(self) -> bool:
         """Return whether this node has a driver loaded."""
         return host_fingerprint.driver_is_loaded(state.host_root())
+
+    def missing_driver(self) -> tuple[str, str]:
+        """Return the texts of a fault about a node without the driver."""
+        return "the NVIDIA driver is not loaded on this node", "load the driver"
 
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         """Return whether a config.json has device nodes of the driver."""

@@ -36,7 +36,6 @@ EXTRA_KINDS = {
     MIG_KIND: "mig",
 }
 VOCABULARY = Vocabulary(
-    driver="NVIDIA",
     devices_env="NVIDIA_VISIBLE_DEVICES",
     capabilities_env="NVIDIA_DRIVER_CAPABILITIES",
     mount_prefix="/var/run/nvidia-container-devices",

@@ -57,6 +57,11 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
     return os.path.basename(os.path.realpath(device)) == _MODULE
 
 
+def is_name_of_node(path: str) -> bool:
+    """Return whether a device node of the driver may have this path."""
+    return vocabulary.is_node(path)
+
+
 def known_difference(by: str, difference: Difference) -> str:
     """Return why a difference of NVIDIA's toolkit is harmless, "" if that is unknown."""
     from gpuhook.vendors.nvidia.toolkit import toolkit_differences  # for compare only
@@ -78,6 +83,11 @@ def has_own_number(path: str, number: tuple[int, int]) -> bool:
 def stale(paths: Iterable[str], host_root: str) -> list[str]:
     """Return those of the nodes `paths` whose GPU or MIG instance no longer exists."""
     return stale_nodes.of_paths(paths, host_root)
+
+
+def changed(identities: Mapping[str, str], host_root: str) -> list[str]:  # noqa: ARG001
+    """Return nothing: there are no identities."""
+    return []
 
 
 def running_driver(host_root: str) -> str | None:

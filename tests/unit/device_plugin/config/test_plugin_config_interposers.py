@@ -163,6 +163,22 @@ REFUSED = {
             "it with the resource that they request"
         ),
     ),
+    "AMD's node of all GPUs": (
+        "deviceNodes: [{path: ^/dev/kfd}]",
+        (
+            f"error: {EDITS}.deviceNodes[0].path: is a "
+            'device of AMD\'s driver, found the text "/dev/kfd" -> containers get '
+            "it with the resource that they request"
+        ),
+    ),
+    "a render node": (
+        "deviceNodes: [{path: /dev/fuse}, {path: ^/dev//dri/renderD128}]",
+        (
+            f"error: {EDITS}.deviceNodes[1].path: is a "
+            'device of AMD\'s driver, found the text "/dev/dri/renderD128" -> containers get '
+            "it with the resource that they request"
+        ),
+    ),
     "a node that is none": (
         "deviceNodes: [{path: ^/etc/passwd}]",
         (

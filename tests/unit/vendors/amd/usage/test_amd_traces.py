@@ -87,7 +87,7 @@ def test_version_of_the_driver(cpx: AmdTree, tmp_path: Path) -> None:
 def test_each_vendor_has_its_words() -> None:
     """No vendor's variable, kind or prefix is another's."""
     several = vendors()
-    for word in ("devices_env", "default_kind", "mount_prefix", "driver"):
+    for word in ("devices_env", "default_kind", "mount_prefix"):
         assert len({getattr(one.vocabulary, word) for one in several}) == len(several)
     assert len({one.traces.VARIABLES for one in several}) == len(several)
     assert all(one.vocabulary.devices_env.startswith(one.traces.VARIABLES) for one in several)
