@@ -7,12 +7,12 @@ takes, so the plugin does it in a thread.
 
 from __future__ import annotations
 
-from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from queue import Empty, SimpleQueue
-from threading import Thread
+from functools import partial
 
+from gpuhook.device_plugin import driver_calls
 from gpuhook.device_plugin.allocate import host_paths
+from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource, vendors
 from gpuhook.vendors.plugin.plugin_place import Places, PluginPlace
 
@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.launch_options import Launch
-    from gpuhook.errors import GpuhookError
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
     from gpuhook.vendors.plugin.vendor_part import VendorPart
-
-_readers: dict[str, Thread] = {}  # the last one of each vendor, by its domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +112,8 @@ def _parts(
             if inventory is not None:
                 part = vendor.dumped_part(inventory)
             else:
-                part = _read_part(vendor, place)
+                read = partial(vendor.plugin_part, place)
+                part = driver_calls.call_driver(vendor, "inventory", read)
         except Exception as error:  # a bug, too: a vendor that fails must not affect another
             errors[vendor.domain] = error
         else:
@@ -124,38 +122,11 @@ def _parts(
 
 
 def _failures(errors: Mapping[str, Exception]) -> tuple[str, ...]:
-    return tuple(f"{domain}: {error!r}" for domain, error in errors.items())
-
-
-def _read_part(vendor: Vendor, place: PluginPlace) -> VendorPart | None:
-    """Return the part of a vendor. Raises TimeoutError if its files do not answer.
-
-    A reader that the driver blocks cannot be ended: there is at most one.
-    """
-    if vendor.patience is None:
-        return vendor.plugin_part(place)
-    before = _readers.get(vendor.domain)
-    if before is not None and before.is_alive():
-        raise TimeoutError("the files of its driver still do not answer")
-    answers: SimpleQueue[VendorPart | Exception | None] = SimpleQueue()
-
-    def read() -> None:
-        try:
-            answers.put(vendor.plugin_part(place))
-        except Exception as error:  # the caller raises it
-            answers.put(error)
-
-    run = copy_context().run
-    _readers[vendor.domain] = Thread(target=run, args=(read,), name="gpuhook-part", daemon=True)
-    _readers[vendor.domain].start()
-    try:
-        answer = answers.get(timeout=vendor.patience)
-    except Empty:
-        message = f"the files of its driver have not answered for {vendor.patience:g} seconds"
-        raise TimeoutError(message) from None
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+    texts = {
+        domain: error.message if isinstance(error, GpuhookError) else repr(error)
+        for domain, error in errors.items()
+    }
+    return tuple(f"{domain}: {text}" for domain, text in texts.items())
 
 
 def with_lost(now: NodeSnapshot, last: NodeSnapshot) -> NodeSnapshot:

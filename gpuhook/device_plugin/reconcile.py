@@ -8,7 +8,9 @@ in a thread.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
+from gpuhook.device_plugin import driver_calls
 from gpuhook.device_plugin.allocate import auxiliary_devices, interposers, vendor_contexts
 from gpuhook.device_plugin.allocate.allocation_context import Context, Specs
 from gpuhook.device_plugin.allocate.vendor_contexts import Additions
@@ -16,6 +18,7 @@ from gpuhook.device_plugin.gpu_policies.policy_service import PolicyState
 from gpuhook.device_plugin.mps.mps_service import MpsState
 from gpuhook.device_plugin.offer import preferred_allocation, resources
 from gpuhook.device_plugin.offer.resources import Offer
+from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource
 from gpuhook.vendors.plugin.vendor_part import PairScores
 
@@ -102,7 +105,12 @@ def _missing_driver_limits(domain: str, launch: Launch, snapshot: NodeSnapshot) 
         return "with an inventory file, no driver enforces limits", ""
     part = snapshot.part(domain)
     library = "" if part is None else part.library
-    support = vendor_of_resource(domain).limit_support(lambda: library, launch.host_root)
+    vendor = vendor_of_resource(domain)
+    ask = partial(vendor.limit_support, lambda: library, launch.host_root)
+    try:
+        support = driver_calls.call_driver(vendor, "limits", ask)
+    except GpuhookError as error:  # the driver does not answer
+        return error.message, error.hint
     return support.reason, support.remedy
 
 

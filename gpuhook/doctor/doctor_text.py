@@ -92,12 +92,16 @@ def fix_lines(fixes: Sequence[FixResult] | None) -> list[str]:
 
 def summary(found: Examination) -> str:
     """Return the number of results with each status, and whether the node has no GPU."""
+    return "; ".join([count(found), *without_gpu(found)])
+
+
+def count(found: Examination) -> str:
+    """Return the number of results with each status."""
     counts = Counter(one.finding.status for one in found.results)
     warnings = "warning" if counts[WARNING] == 1 else "warnings"
     words = [(FAILED, "failed"), (WARNING, warnings), (OK, "ok")]
     words.append((NOT_APPLICABLE, "not applicable"))
-    numbers = ", ".join(f"{counts[status]} {word}" for status, word in words if counts[status])
-    return "; ".join([numbers, *without_gpu(found)])
+    return ", ".join(f"{counts[status]} {word}" for status, word in words if counts[status])
 
 
 def without_gpu(found: Examination) -> list[str]:

@@ -1026,6 +1026,6 @@ GH2560 DriverError
 cannot read the {vendor} GPUs: {reason}
 check whether the driver works; the output has the GPUs of other vendors only
 GH2561 DriverError
-the amdgpu driver did not answer within {seconds} seconds
+the amdgpu driver did not answer within {seconds} seconds: {path}
 look for a reset or a hang of a GPU: dmesg | grep amdgpu
 """

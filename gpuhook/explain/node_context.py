@@ -104,7 +104,8 @@ def this_node(
             return ExplainedNode(context, LIVE, DESCRIBED, None, notes, error, devices)
         note = f"no spec in {dirs}, and no facts: {failure.code}: {failure.message}"
         others = further_absences(state.host_root())
-        return ExplainedNode(context, NOTHING, dirs, notes=(note, *others), settings_error=error)
+        devices = usage_devices.known_devices().devices
+        return ExplainedNode(context, NOTHING, dirs, None, (note, *others), error, devices)
     note = f"no spec of {node.kind} in {dirs}: the explanation uses {DESCRIBED}"
     more = tuple(_described(context))
     found.context.further = context.further

@@ -19,7 +19,7 @@ from functools import partial
 from struct import Struct
 
 from gpuhook.errors import GpuhookError
-from gpuhook.host import system_mounts
+from gpuhook.host import blocked_call, system_mounts
 from gpuhook.host.hot import files, procfs
 from gpuhook.host.warm import child_process
 
@@ -37,10 +37,12 @@ class NoAnswerError(Exception):
     """The child did not answer in time (LATE), it ended (ENDED), or did not start (UNSTARTED).
 
     `left` are the pids of its processes that SIGKILL has not ended; `reason` names them, too.
+    `path` is the file for which the child waited, "" if it is unknown.
     """
 
-    def __init__(self, how: str, reason: str, left: Sequence[int] = ()) -> None:
+    def __init__(self, how: str, reason: str, left: Sequence[int] = (), path: str = "") -> None:
         self.how = how
+        self.path = path
         self.left = tuple(left)
         self.reason = reason + self.left_behind()
         super().__init__(self.reason)
@@ -129,7 +131,9 @@ class Worker:
             (size,) = _LENGTH.unpack(self._read(_LENGTH.size, end))
             how, fact = pickle.loads(self._read(size, end))  # noqa: S301 # our own child's
         except TimeoutError:
-            self._lost = NoAnswerError(LATE, f"no answer within {patience:g} seconds", self._kill())
+            path = blocked_call.blocking_path(self._pid)
+            reason = f"no answer within {patience:g} seconds"
+            self._lost = NoAnswerError(LATE, reason, self._kill(), path)
             raise self._lost from None
         finally:
             if self._stderr is not None:

@@ -22,12 +22,12 @@ _SOME = 2
 class PatientTree:
     """The Tree of a directory. ETIMEDOUT for a file without an answer, and for its directory."""
 
-    def __init__(self, root: str = "/", patience: float = SECONDS) -> None:
-        """Take the tree at `root`; GH1900 if that is not a directory."""
+    def __init__(self, root: str = "/", patience: float | None = None) -> None:
+        """Take the tree at `root`, SECONDS for a call; GH1900 if that is not a directory."""
         tree = DirectoryTree(root)
         self.root = tree.root
         tree.close()
-        self._patience = patience
+        self._patience = SECONDS if patience is None else patience
         self._worker: Worker | None = None
         self._silent: set[str] = set()  # directories
 

@@ -31,6 +31,16 @@ def holders(node: ExaminedNode) -> list[tuple[str, list[Any]]]:
     return [(_name(one), _nodes(one)) for one in (*running, *entries)]
 
 
+def containers_with_nodes(node: ExaminedNode) -> list[tuple[str, list[Any]]]:
+    """Return the same, also of containers that do not show who gave them their device nodes.
+
+    The engine may have applied a CDI spec, or its user has named the nodes.
+    """
+    reading = node.readings.document(node_readings.CONTAINERS) or {}
+    others = [one for one in reading.get("containers") or () if not one["injected_by"]]
+    return [*holders(node), *((_name(one), nodes) for one in others if (nodes := _nodes(one)))]
+
+
 def _nodes(one: dict[str, Any]) -> list[Any]:
     nodes = one.get("nodes")
     return nodes if isinstance(nodes, list) else []

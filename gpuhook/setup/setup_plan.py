@@ -174,8 +174,10 @@ def engine_step(
                 options, name=first, further_names=tuple(others), takes_over=choice.takes_over
             )
     else:
-        chosen = choice or RuntimeChoice(names_of_gpus(state.host_root()))
         route = _route(engine)
+        has_runtime = engine.name != "podman"  # which reads CDI specs or has the hook
+        names = names_of_gpus(state.host_root()) if has_runtime else ()
+        chosen = choice or RuntimeChoice(names)
         options = commands.options(
             engine.name, route, chosen.names, takes_over=chosen.takes_over and route != "cdi"
         )

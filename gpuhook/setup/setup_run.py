@@ -159,7 +159,7 @@ def _examine(plan: SetupPlan, commands: NodeCommands) -> StepResult:
             command = one.finding.command or "gpuhook doctor"
             raise fault("GH2116", check=one.check.id, message=one.finding.message, command=command)
     lines = [f"{one.finding.status}: {one.check.id}: {one.finding.message}" for one in failed]
-    return StepResult(DOCTOR, DONE, (*lines, doctor_text.summary(found)))
+    return StepResult(DOCTOR, DONE, (*lines, doctor_text.count(found)))
 
 
 def _prove(step: EngineStep, plan: SetupPlan, commands: NodeCommands) -> StepResult:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A FUSE file system whose daemon reads requests and does not answer them.
 
-It answers INIT, and GETATTR of its root, so that it can be mounted. A process with any other
-request waits, and SIGKILL does not end that wait once the daemon has read the request.
+It answers INIT, and GETATTR of its root, so that it can be mounted: on a directory, or on a file,
+which then blocks each process that opens it. A process with any other request waits, and SIGKILL
+does not end that wait once the daemon has read the request.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _IN = struct.Struct("=IIQQIIII")  # struct fuse_in_header, linux/fuse.h
 _OUT = struct.Struct("=IiQ")
 _LOOKUP, _GETATTR, _INIT, _FORGET, _INTERRUPT, _BATCH = 1, 3, 26, 2, 36, 42
 _ROOT = 1
-_S_IFDIR = 0o040000
+_DIRECTORY, _FILE = 0o040755, 0o100444
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ def _serve(path: str, log: str, pid: int) -> None:
         namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
         if libc.setns(namespace, _CLONE_NEWNS) != 0:
             raise OSError(ctypes.get_errno(), "setns")
-    options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other"
+    mode = _DIRECTORY if os.path.isdir(path) else _FILE
+    options = f"fd={device},rootmode={mode & 0o170000:o},user_id=0,group_id=0,allow_other"
     if libc.mount(b"silent", path.encode(), b"fuse", 0, options.encode()) != 0:
         raise OSError(ctypes.get_errno(), "mount", path)
     os.write(1, b"mounted\n")
@@ -110,7 +112,7 @@ def _serve(path: str, log: str, pid: int) -> None:
             _answer(device, unique, body.ljust(64, b"\0"))
         elif operation == _GETATTR and node == _ROOT:
             times = struct.pack("=QQQIII", 0, 0, 0, 0, 0, 0)
-            owner = struct.pack("=IIIIII", _S_IFDIR | 0o755, 2, 0, 0, 0, 4096)
+            owner = struct.pack("=IIIIII", mode, 2, 0, 0, 0, 4096)
             attributes = struct.pack("=QQQ", _ROOT, 0, 0) + times + owner + struct.pack("=I", 0)
             _answer(device, unique, struct.pack("=QII", 3600, 0, 0) + attributes)
         elif operation not in (_FORGET, _INTERRUPT, _BATCH):

@@ -3,7 +3,7 @@
 
 A line is claimed by exactly one pattern, and each pattern claims a line. The scenarios are
 test_checkout.py, test_cluster.py, test_inventory.py, and engines/test_documented_pages.py for
-`node`. A page that only some scenario knows has the pattern `*`.
+`node` and `AMD node`. A page that only some scenario knows has the pattern `*`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ SCENARIOS: dict[str, Lines] = {
     # helm and kubectl with an API server, and what reads their output.
     "cluster": {
         "README.md": ("helm *",),
+        "docs/amd.md": ("kubectl *", "helm *"),
         "docs/how-to/air-gapped.md": ("helm *",),
         "docs/how-to/alerts.md": ("*",),
         "docs/how-to/install.md": ("kubectl *",),
@@ -112,6 +113,10 @@ SCENARIOS: dict[str, Lines] = {
         "docs/start/kubernetes.md": ("docker *",),
         "docs/start/workstation.md": ("sudo *", "gpuhook *", "podman *", "docker *"),
     },
+    # The same Debian with simulated AMD GPUs.
+    "AMD node": {
+        "docs/amd.md": ("sudo *", "podman *", "docker *"),
+    },
 }
 
 # No test runs these lines.
@@ -128,16 +133,6 @@ NOT_RUN: dict[str, Lines] = {
     },
     "kind and minikube download the image of their nodes": {
         "docs/how-to/kind.md": ("kind *", "minikube *"),
-    },
-    "a node with AMD GPUs; contract/test_amd_cdi.py and engines/test_amd.py run the like of it": {
-        "docs/amd.md": (
-            "gpuhook inventory",
-            "gpuhook doctor",
-            "gpuhook generate-cdi *",
-            "gpuhook configure *",
-            "podman *",
-            "docker *",
-        ),
     },
     "Debian has no nerdctl": {
         "docs/how-to/nerdctl.md": ("nerdctl *",),

@@ -61,6 +61,23 @@ echo 'disable-require = true' >/etc/nvidia-container-runtime/config.toml
 MODULE = "/srv/gpus/proc/driver/nvidia/version /srv/gpus/sys/module/nvidia/version"
 OLD_MODULE = f"sed -i s/580.95.05/575.57.08/ {MODULE}"
 JOB = f"podman run --detach --name job {IMAGE} {WAIT}"
+AMD_IMAGE = "rocm/rocm-terminal"
+# It opens the device nodes as rocminfo does. They have no driver: open(2) fails with ENXIO.
+ROCMINFO = """#!/bin/sh
+for node in /dev/kfd /dev/dri/renderD*; do
+    message=$( (: <>"$node") 2>&1)
+    case $message in
+        *'No such device or address'*) echo "$node" ;;
+        *) echo "Unable to open $node: $message"; exit 1 ;;
+    esac
+done
+"""
+# What AMD's toolkit leaves on a node.
+AMD_SPEC = "mkdir -p /etc/cdi && echo '{}' >/etc/cdi/amd.json"
+AMD_RUNTIME = """
+echo '{"runtimes": {"amd": {"path": "/usr/bin/amd-container-runtime", "args": []}}}' \\
+    >/etc/docker/daemon.json
+"""
 ALICE = "cd /home/alice && runuser -u alice -- env HOME=/home/alice XDG_RUNTIME_DIR=/run/user/1000"
 
 
@@ -75,7 +92,8 @@ def pod(namespace: str, name: str, container: str, image: str = IMAGE) -> str:
 REPLACES = {
     r" \.\.\.(?=\s|$)": f" {IMAGE} nvidia-smi",
     r"\bIMAGE ID COMMAND": f"{IMAGE} one nvidia-smi",
-    "^ctr run": "ctr run --cpu-shares 0",  # the node has no controller `cpu`
+    r"\bctr run\b": "ctr run --cpu-shares 0",  # the node has no controller `cpu`
+    r"\bUSER\b": "alice",
     r"\bIMAGE$": f"{IMAGE} nvidia-smi",
     r"\bCONTAINER\b": "trainer",
     r"GPU-\.\.\.": GPU,
@@ -88,6 +106,7 @@ REPLACES = {
 # page -> a part of a line -> what is done before it.
 BEFORE: dict[str, dict[str, str | Sequence[str]]] = {
     "README.md": {"apt-get install": UNPACKED},
+    "docs/amd.md": {"rm /etc/cdi": AMD_SPEC, "--take-over": AMD_RUNTIME},
     "docs/how-to/air-gapped.md": {
         "docker build": BUILT,
         "apt-get install": "cp /srv/packages/*.deb .",
@@ -153,6 +172,7 @@ DIFFERS: dict[str, tuple[str, ...]] = {"docs/reference/map.md": ("gpuhook",)}
 FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 # How a line is run that does not end, or that a user runs.
 AROUND: dict[str, dict[str, str]] = {
+    "docs/amd.md": {"keep-groups": f"{ALICE} {{line}}"},
     "docs/how-to/podman.md": {"podman unshare": f"{ALICE} {{line}}"},
     "docs/how-to/slurm.md": {"devices": "CUDA_VISIBLE_DEVICES=0,1\n{line}"},
     # The status of a program that head ends is 1.

@@ -35,7 +35,7 @@ BEFORE = {
     "docs/how-to/kind.md": {"label node minikube": "helm uninstall gpuhook --namespace gpuhook"},
     "docs/reference/plugin.md": {"rollout status": HELM},
 }
-UNITS = {"cpu": "4", "memory": "16Gi", "pods": "110", "nvidia.com/gpu": "4"}
+UNITS = {"cpu": "4", "memory": "16Gi", "pods": "110", "nvidia.com/gpu": "4", "amd.com/gpu": "32"}
 PLUGIN = {"app.kubernetes.io/name": "gpuhook-device-plugin"}
 LABELS = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "1", "example.com/x": "y"}
 

@@ -22,7 +22,17 @@ from tests.contract.build_cache import CHECKOUT
 from tests.contract.runtimes import Result, run_command
 from tests.documented import registry
 from tests.documented.command_lines import CommandLine
-from tests.documented.node_pages import CUDA, IMAGE, MODULE, PYTORCH, SAMPLE, SMI_LIST, expected
+from tests.documented.node_pages import (
+    AMD_IMAGE,
+    CUDA,
+    IMAGE,
+    MODULE,
+    PYTORCH,
+    ROCMINFO,
+    SAMPLE,
+    SMI_LIST,
+    expected,
+)
 from tests.documented.page_files import page_files
 from tests.documented.running import run_lines
 from tests.engines.booted_node import BootedNode, booted_node
@@ -36,19 +46,23 @@ FILES = {
     "/etc/apt/apt.conf.d/yes": 'APT::Get::Assume-Yes "true";\n',
     "/srv/legacy.py": LEGACY,
     "/srv/registry.py": Path(registry.__file__).read_text(encoding="utf-8"),
+    "/srv/image/usr/bin/rocminfo": ROCMINFO,
 }
 IMAGES = f"""
 set -e
+chmod 755 /srv/image/usr/bin/rocminfo
 tar -C /srv/image -c . >/srv/image.tar
 docker import /srv/image.tar {CUDA}
 docker tag {CUDA} {PYTORCH}
+docker tag {CUDA} {AMD_IMAGE}
 podman import /srv/image.tar {IMAGE}
-podman tag {IMAGE} {SAMPLE}
-docker save {CUDA} | ctr image import -
+podman tag {IMAGE} {SAMPLE} docker.io/{AMD_IMAGE}
+docker save {CUDA} {AMD_IMAGE} | ctr image import -
 useradd --create-home --uid 1000 alice
 install -d -o alice -m 700 /run/user/1000
 cd /home/alice
 runuser -u alice -- env XDG_RUNTIME_DIR=/run/user/1000 podman import /srv/image.tar {IMAGE}
+runuser -u alice -- env XDG_RUNTIME_DIR=/run/user/1000 podman tag {IMAGE} docker.io/{AMD_IMAGE}
 cp -a /etc/containerd /srv/containerd
 systemd-run --unit registry python3 /srv/registry.py
 """
@@ -74,7 +88,7 @@ rm -rf /run/nvidia/driver /dev/nvidia-caps-imex-channels /dev/nvidia-fs0
 rm -f /etc/systemd/system/gpuhook-*.* /usr/share/containers/oci/hooks.d/gpuhook-*
 mkdir {PLACE}
 sed -i s/575.57.08/580.95.05/ {MODULE}
-gpuhook generate-cdi --output-file /var/run/cdi/nvidia.yaml
+[ ! -e /sys/module/nvidia ] || gpuhook generate-cdi --output-file /var/run/cdi/nvidia.yaml
 """
 
 
@@ -84,7 +98,8 @@ def documented_node(suite: str, place: Path) -> Iterator[BootedNode]:
     profile = place / "node.yaml"
     profile.write_text(dump_file.text(gpus(), "yaml"), encoding="utf-8")
     with booted_node(suite, place, str(profile)) as node:
-        furnish(node)
+        add_images(node)
+        add_builds(node)
         yield node
 
 
@@ -96,11 +111,16 @@ def gpus() -> Node:
     return replace(mig, gpus=(replace(t4, minor=1), other, replace(mig.gpus[0], index=2)))
 
 
-def furnish(node: BootedNode) -> None:
-    """Give the node the images, gpuhook's packages, and what `make` and `docker build` make."""
+def add_images(node: BootedNode) -> None:
+    """Give the node the images of the pages, and a user."""
     node.image_root("debian", "image")
     for name, text in FILES.items():
         node.path(name).write_text(text, encoding="utf-8")
+    node.check("bash", "-c", IMAGES)
+
+
+def add_builds(node: BootedNode) -> None:
+    """Give the node gpuhook's packages, and what `make` and `docker build` make."""
     packages = node.path("/srv/packages")
     packages.mkdir()
     for package in (*package_builds.built().glob("*.deb"), package_builds.tarball()):
@@ -114,7 +134,6 @@ def furnish(node: BootedNode) -> None:
     command = [sys.executable, str(CHECKOUT / "packaging/install.py"), "--prefix", "/usr/local"]
     done = run_command([*command, "--destdir", node.path("/srv/local")])
     assert done.rc == 0, done
-    node.check("bash", "-c", IMAGES)
 
 
 def run_page(node: BootedNode, page: str, lines: Iterable[CommandLine]) -> None:

@@ -25,12 +25,12 @@ from gpuhook.device_plugin.labels.label_parts import label_parts, merged
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import DriverError, FileError, GpuhookError
 from gpuhook.host import console
-from gpuhook.vendors import driver_worker
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 from gpuhook.vendors.nvidia.plugin import nvidia_part
 from gpuhook.vendors.plugin.plugin_place import PluginPlace
+from gpuhook.vendors.vendor_worker import call_vendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -224,6 +224,7 @@ def _labels(configuration: Configuration, start: int, node_of: dict[str, Any]) -
         offered,
         configuration,
         host_root=None if node_of["inventory"] is not None else node_of["host_root"],
+        call=call_vendor,
         timestamp=None if flags.gfd.no_timestamp else start,
     )
     of_kernel = (one for part in others for one in part.warnings)
@@ -247,7 +248,7 @@ def _vendor_parts(node_of: dict[str, Any]) -> list[VendorPart]:
     place = PluginPlace(host_root, dev_root)
     for vendor in others:
         try:
-            part = driver_worker.call_driver(partial(vendor.plugin_part, place))
+            part = call_vendor(vendor, partial(vendor.plugin_part, place))
         except Exception as error:  # a bug, too, must not affect another vendor
             click.echo(f"warning: {vendor.title}: {error}", err=True)
         else:

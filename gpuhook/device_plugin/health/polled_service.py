@@ -2,19 +2,21 @@
 """Keeps the health of the devices of vendors without events current, at the plugin's polls.
 
 The files of a driver that resets a GPU can block, so they are read in a thread; a read that lasts
-longer than the interval skips polls. The exporter of the vendor, if the node has one, is queried at
-the same time.
+longer than the interval skips polls. While they do not answer in time, all devices of the driver
+are unhealthy. The exporter of the vendor, if the node has one, is queried at the same time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
-from gpuhook.device_plugin import daemon_thread
+from gpuhook.device_plugin import daemon_thread, driver_calls
 from gpuhook.device_plugin.health import exporter_client
 from gpuhook.device_plugin.health.polled_health import PolledHealth
 from gpuhook.device_plugin.triggers import Reason
+from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource
 
 TYPE_CHECKING = False
@@ -41,6 +43,7 @@ class PolledHealthService:
         self._checked_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._reported: dict[str, str] = {}  # the last trouble of each vendor
+        self._silent: dict[str, str] = {}  # why all devices of a vendor are unhealthy
 
     def configure(self, interval: float) -> None:
         """Check at most every `interval` seconds."""
@@ -66,7 +69,8 @@ class PolledHealthService:
         found = {
             uuid: text for one in self._health.values() for uuid, text in one.unhealthy.items()
         }
-        return {device.uuid: found[device.uuid] for device in devices if device.uuid in found}
+        reasons = ((one, self._silent.get(one.domain) or found.get(one.uuid)) for one in devices)
+        return {device.uuid: reason for device, reason in reasons if reason}
 
     def clear(self, gpu: str) -> None:
         """Forget the risen counters of a GPU, or of "all", at an operator's request."""
@@ -100,7 +104,13 @@ class PolledHealthService:
         def read() -> dict[str, DeviceCheck]:
             return vendor.check_devices(part, launch.host_root, launch.node_dev_root)
 
-        checks = await daemon_thread.begin(read, "gpuhook-health")
+        ask = partial(driver_calls.call_driver, vendor, "health", read)
+        try:
+            checks = await daemon_thread.begin(ask, "gpuhook-health")
+        except GpuhookError as error:
+            self._set_silent(part.domain, error.message)
+            return
+        self._set_silent(part.domain, "")
         exporter: dict[str, str] | None = {}
         if vendor.exporter is not None:
             try:
@@ -118,6 +128,12 @@ class PolledHealthService:
         for uuid, reason in ended.items():
             self._notifier.info("GpuHealthy", f"{uuid}: healthy again after: {reason}", uuid)
         if health.unhealthy != before:
+            self._triggers.pull(Reason.HEALTH)
+
+    def _set_silent(self, domain: str, reason: str) -> None:
+        """Note that the driver of a vendor does not answer, or with "" that it does."""
+        if self._silent.get(domain, "") != reason:
+            self._silent[domain] = reason
             self._triggers.pull(Reason.HEALTH)
 
     def _report(self, what: str, message: str) -> None:

@@ -13,10 +13,14 @@ from gpuhook.vendors.labels import label_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+    from typing import TypeAlias
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
     from gpuhook.vendors.plugin.vendor_part import VendorPart
+
+    CallVendor: TypeAlias = "Callable[[Vendor, Callable[[], LabelPart]], LabelPart]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +44,14 @@ def label_parts(
     configuration: Configuration,
     *,
     host_root: str | None,
+    call: CallVendor,
     timestamp: int | None = None,
 ) -> dict[str, LabelPart]:
     """Return the labels of a node by the domain of the vendor.
 
     `timestamp` is their start in seconds since 1970. `host_root` is None for a node that is not
-    this machine.
+    this machine. `call` reads the labels of a vendor of this machine with a deadline, because its
+    driver may block.
     """
 
     def of_vendor(part: VendorPart) -> LabelPart:
@@ -68,7 +74,11 @@ def label_parts(
             values["accelerator"] = label_text.accelerator(found.model, vendor.name)
         return LabelPart(values, found.names, found.is_owner, found.warnings, unread=found.unread)
 
-    return {part.domain: _attempt(partial(of_vendor, part)) for part in parts}
+    def read(part: VendorPart) -> LabelPart:
+        work = partial(of_vendor, part)
+        return work() if host_root is None else call(vendor_of_resource(part.domain), work)
+
+    return {part.domain: _attempt(partial(read, part)) for part in parts}
 
 
 def _attempt(part: Callable[[], LabelPart]) -> LabelPart:

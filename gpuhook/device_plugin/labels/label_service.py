@@ -12,7 +12,7 @@ import re
 import time
 from dataclasses import dataclass, replace
 
-from gpuhook.device_plugin import daemon_thread
+from gpuhook.device_plugin import daemon_thread, driver_calls
 from gpuhook.device_plugin.config.configuration import LabelFlags
 from gpuhook.device_plugin.kubelet.backoff import Backoff
 from gpuhook.errors import GpuhookError
@@ -150,6 +150,7 @@ class LabelService:
             source.resources,
             source.configuration,
             host_root=self._launch.host_root if is_here else None,
+            call=lambda vendor, read: driver_calls.call_driver(vendor, "labels", read),
             timestamp=None if source.configuration.flags.gfd.no_timestamp else self._started_at,
         )
 

@@ -84,12 +84,12 @@ class Scrape:
         *,
         offered: Offered | None = None,
         proc: str = "/proc",
-        timeout: float = TIMEOUT,
+        timeout: float | None = None,
     ) -> None:
         self.offered = offered or Offered()
         self._holders = holders
         self._proc = proc
-        self._timeout = timeout
+        self._timeout = TIMEOUT if timeout is None else timeout
         self._measuring: dict[str, asyncio.Future[_DriverFacts]] = {}
 
     async def pull(self) -> ScrapedFacts:

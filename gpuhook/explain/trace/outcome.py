@@ -30,6 +30,7 @@ CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
 UNKNOWN_ROUTE = injection_route.UNKNOWN
 _NODES_ONLY = "nodes-only"  # the plugin's devices need no files
 _LIMITED = "limited"  # the same, with a memory limit
+_OURS = "ours"  # the devices need no files, and gpuhook's spec or plugin has them
 _HOOK = "hook"  # refuses a container that the runtime does not see
 NOT_STARTED = (REFUSED, NOT_CREATED, NEVER_SCHEDULED)
 SENTENCES = {
@@ -53,6 +54,7 @@ _NOTES = {
     _NODES_ONLY: "the device plugin passes the device nodes to the kubelet, and the driver has no "
     "files for containers; the runtime adds nothing",
     UNKNOWN_ROUTE: "config.json has the device nodes; gpuhook did not add them",
+    _OURS: "config.json has the device nodes of a CDI spec or a device plugin of gpuhook",
     CDI: "config.json has the edits of a CDI spec, which the engine applied",
     NONE: "gpuhook-runtime does not change config.json",
     REFUSED: "gpuhook-runtime fails with that error, and the container is not created",
@@ -115,10 +117,19 @@ def _note(name: str, answer: SimulatedAnswer) -> str:
 def _note_of(name: str, answer: SimulatedAnswer) -> str:
     """Return the key of the note on an integration, the name itself for most."""
     plugin = answer.question.plugin
+    if name == CDI and answer.held is not None and _is_void(answer):
+        return _OURS
     if name not in (DEVICE_PLUGIN, ENGINE) or not plugin.is_complete or plugin.allocation.has_files:
         return name
     is_limited = bool(answer.edited.memory) or any(one.limits for one in plugin.answers)
     return _LIMITED if is_limited else _NODES_ONLY
+
+
+def _is_void(answer: SimulatedAnswer) -> bool:
+    """Return whether the variable of a vendor without files has the value that gpuhook sets."""
+    environment = parse.environment(answer.before)
+    own = [one.vocabulary for one in vendors() if not one.traces.HAS_FILES]
+    return any(environment.get(words.devices_env) == "void" for words in own)
 
 
 def _pod(answer: SimulatedAnswer) -> int:

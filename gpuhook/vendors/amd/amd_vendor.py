@@ -264,5 +264,4 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
 
 def _node(part: VendorPart) -> AmdNode:
     """Return the inventory of one of AMD's parts."""
-    node: AmdNode = cast("AmdNode", part.inventory)
-    return node
+    return cast("AmdNode", part.inventory)

@@ -12,6 +12,7 @@ from gpuhook.node_facts.sources import node_readings
 from tests.doctor.broken.driver import replace
 from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts import amd, driver, kubernetes
+from tests.doctor.parts.gpuhook import container
 from tests.simulated.amd_kfd_tree import node_directory
 from tests.simulated.sysfs_files import write
 
@@ -200,6 +201,15 @@ def _stale_container(case: FaultCase) -> None:
     entry.write_text(entry.read_text("utf-8").replace("renderD128", "renderD131"), "utf-8")
 
 
+def _stale_container_of_an_engine(case: FaultCase) -> None:
+    """An engine has applied a spec: config.json does not show who wrote it."""
+    _stale_container(case)
+    case.remove(amd.ENTRY)
+    nodes = ["/dev/kfd", "/dev/dri/renderD131"]
+    held = container("engines", engine="podman", nodes=nodes, injected_by=[])
+    case.readings[node_readings.CONTAINERS]["containers"].append(held)
+
+
 def _stale_plugin(case: FaultCase) -> None:
     _repartitioned(case)
     describe(case, set(range(129, 136)))
@@ -256,4 +266,10 @@ BROKEN = [
     NODE_BROKEN("amd-spec-without-a-gpu", "amd.spec-devices", _without_first_device),
     NODE_WARNED("kubelet-has-old-partitions", "amd.registered", _stale_plugin, profile=CPX),
     NODE_BROKEN("container-with-a-lost-partition", "amd.containers", _stale_container, profile=CPX),
+    NODE_BROKEN(
+        "container-of-an-engine-with-a-lost-partition",
+        "amd.containers",
+        _stale_container_of_an_engine,
+        profile=CPX,
+    ),
 ]

@@ -25,12 +25,14 @@ MISSING = SpecState(SPEC, WRITES, "this node has no CDI spec", is_new=True)
 class SimulatedCommands:
     """The commands; `spec` is the state of the node's spec.
 
-    `homes` are the home directories of rootless engines.
+    `homes` are the home directories of rootless engines. `names` are the names of the runtime that
+    each engine was configured with.
     """
 
     case: FaultCase
     spec: SpecState = MISSING
     homes: dict[str, str] = field(default_factory=dict)
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def host(self) -> Host:
@@ -51,8 +53,9 @@ class SimulatedCommands:
     def options(
         self, engine: str, route: Route | None, names: tuple[str, ...], *, takes_over: bool
     ) -> EngineOptions:
+        self.names[engine] = names
         chosen = route or default_route(engine)
         programs = ("/usr/bin/gpuhook-runtime", "/usr/bin/gpuhook-prestart")
-        first, *others = names
+        first, *others = names or ("nvidia",)
         options = EngineOptions(chosen, first, *programs, takes_over=takes_over)
         return replace(options, further_names=tuple(others))

@@ -61,6 +61,16 @@ def test_facts_of_a_cluster(case: FaultCase) -> None:
     assert engines.TOOLKIT in text
 
 
+def test_podman_gets_no_name_of_a_runtime(case: FaultCase) -> None:
+    """It would cause a warning about an option that was not given."""
+    engines.install(case, "dockerd", "podman")
+    commands = SimulatedCommands(case)
+    for one in setup_facts.setup_facts(commands).engines:
+        if one.name != "containerd":
+            setup_plan.engine_step(one, commands, None, restarts=False)
+    assert commands.names == {"docker": ("nvidia",), "podman": ()}
+
+
 def test_parts_of_the_operator(case: FaultCase) -> None:
     for path in ("/run/nvidia/driver/etc/x", "/usr/local/nvidia/toolkit/x"):
         case.write(path, "")

@@ -372,3 +372,16 @@ def test_partition_mode_changes_while_watching(
     amd_tree.build(tree.root, "mi300x8")
     ps("--watch")
     assert all("0 (Instinct MI300X OAM)" in text for text in shown)
+
+
+def test_explain_names_the_gpu_of_a_device_node(mixed: SimulatedNode, running: Running) -> None:
+    """Its spec was applied by an engine: config.json has only nodes, and gpuhook's variable."""
+    assert mixed.node.gpus
+    process = {"env": ["AMD_VISIBLE_DEVICES=void"]}
+    running.start("one", ["/dev/dri/renderD130"], config={"process": process})
+    shown = CliRunner().invoke(main, ["explain", "-o", "json", "one"])
+    assert shown.exit_code == 0, shown.output
+    (found,) = json.loads(shown.stdout)["containers"]
+    assert [one["gpu"] for one in found["gpus"]] == ["0000:c3:00.0"]
+    assert "of gpuhook" in found["route"]["note"]
+    assert "each process has its own address space" in found["isolation"][0]["isolation"]["crash"]

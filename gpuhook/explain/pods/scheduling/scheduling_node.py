@@ -23,6 +23,7 @@ from gpuhook.vendors.catalogue import vendor_of
 from gpuhook.vendors.nvidia.gpu import features
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 from gpuhook.vendors.nvidia.labels.nvidia_labels import PREFIX
+from gpuhook.vendors.vendor_worker import call_vendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -205,4 +206,6 @@ def _label_parts(
         offered = ()
     own = [] if node is None else [vendor_of(known).inventory_part(known)]
     every = [*own, *parts]
-    return label_parts.label_parts(every, offered, configuration, host_root=host_root)
+    return label_parts.label_parts(
+        every, offered, configuration, host_root=host_root, call=call_vendor
+    )

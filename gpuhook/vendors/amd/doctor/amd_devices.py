@@ -14,7 +14,7 @@ from gpuhook.node_facts.check import (
     unless,
 )
 from gpuhook.vendors.amd.doctor import amd_facts as facts
-from gpuhook.vendors.amd.doctor.amd_driver import MODULE
+from gpuhook.vendors.amd.doctor.amd_driver import ANSWERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DRM, KFD, TOPOLOGY, NODES = "amd.drm", "amd.kfd", "amd.topology", "amd.nodes"
 _LOG = "dmesg | grep -i amdgpu | tail -n 40"
-_NEEDS = (MODULE,)
+_NEEDS = (ANSWERS,)
 
 
 @check(DRM, "Every GPU of amdgpu has its DRM device", needs=_NEEDS)
@@ -74,7 +74,7 @@ def _kfd(node: ExaminedNode) -> Finding:
     return Finding(FAILED, message, facts.KFD, meaning, f"rm -rf {facts.KFD} && {make}", looked)
 
 
-@check(TOPOLOGY, "KFD's files of the GPUs can be read", needs=(MODULE, KFD))
+@check(TOPOLOGY, "KFD's files of the GPUs can be read", needs=(ANSWERS, KFD))
 @unless(facts.no_gpus)
 def _topology(node: ExaminedNode) -> Finding:
     found = facts.topology(node)
@@ -92,7 +92,7 @@ def _topology(node: ExaminedNode) -> Finding:
     )
 
 
-@check(NODES, "Every AMD GPU and partition has its render node in /dev", needs=(MODULE, DRM))
+@check(NODES, "Every AMD GPU and partition has its render node in /dev", needs=(ANSWERS, DRM))
 @unless(facts.no_gpus)
 def _nodes(node: ExaminedNode) -> Findings:
     minors = {gpu.minor for gpu in facts.gpus(node) if gpu.minor is not None}
@@ -123,7 +123,7 @@ def _wrong_node(node: ExaminedNode, minor: int) -> Iterable[Finding]:
     )
 
 
-@check("amd.twins", "DRM and KFD have the same GPUs", needs=(MODULE, DRM, KFD))
+@check("amd.twins", "DRM and KFD have the same GPUs", needs=(ANSWERS, DRM, KFD))
 @unless(facts.no_gpus)
 def _twins(node: ExaminedNode) -> Findings:
     found = facts.topology(node)

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.node_facts.check import ExaminedNode, Findings
 
-GPU, MODULE = "amd.gpu", "amd.module"
+GPU, MODULE, ANSWERS = "amd.gpu", "amd.module", "amd.answers"
 _OLD_DRIVER = "radeon"  # of GPUs that ROCm and amdgpu do not support
 _NO_DRIVER = (
     'no container gets a GPU: rocminfo prints "ROCk module is NOT loaded", and /dev/kfd and '
@@ -123,7 +123,25 @@ def _blacklist(node: ExaminedNode) -> str:
     return ""
 
 
-@check("amd.bound", "amdgpu drives every AMD GPU on the PCI bus", needs=(MODULE,))
+@check(ANSWERS, "The amdgpu driver answers", needs=(MODULE,))
+@unless(facts.no_gpus)
+def _answers(node: ExaminedNode) -> Finding:
+    silent = facts.silent_files(node)
+    if not silent:
+        return ok("amdgpu answers", facts.BOUND, facts.NODES)
+    return Finding(
+        FAILED,
+        f"the amdgpu driver does not answer: {silent[0]}",
+        subject=silent[0],
+        meaning="a GPU is being reset, or hangs: commands that need these files end with GH2561, "
+        "and the device plugin marks the AMD GPUs unhealthy",
+        command="dmesg | grep amdgpu  # wait for the end of a reset; after a hang, drain the node "
+        "and reboot",
+        looked_at=silent,
+    )
+
+
+@check("amd.bound", "amdgpu drives every AMD GPU on the PCI bus", needs=(ANSWERS,))
 def _bound(node: ExaminedNode) -> Findings:
     if not facts.has_module(node):
         return absent("amdgpu is not loaded")
@@ -150,7 +168,7 @@ def _unbound(one: pci_facts.PciDevice, *, is_only: bool) -> Finding:
     )
 
 
-@check("amd.version", "The loaded amdgpu is the installed one", needs=(MODULE,))
+@check("amd.version", "The loaded amdgpu is the installed one", needs=(ANSWERS,))
 @unless(facts.no_gpus)
 def _version(node: ExaminedNode) -> Finding:
     loaded = node_tree.line(node.tree, facts.VERSION)
@@ -177,7 +195,7 @@ def _version(node: ExaminedNode) -> Finding:
     return ok(f"the loaded driver is {loaded or f'that of the kernel {release}'}{note}", *looked)
 
 
-@check("amd.isolation", "The kernel separates the partitions of a GPU", needs=(MODULE,))
+@check("amd.isolation", "The kernel separates the partitions of a GPU", needs=(ANSWERS,))
 @unless(facts.no_gpus)
 def _isolation(node: ExaminedNode) -> Finding:
     release = node_tree.line(node.tree, facts.RELEASE)
@@ -198,4 +216,4 @@ def _isolation(node: ExaminedNode) -> Finding:
     )
 
 
-CHECKS = (_gpu, _module, _bound, _version, _isolation)
+CHECKS = (_gpu, _module, _answers, _bound, _version, _isolation)

@@ -7,6 +7,7 @@ its files of a GPU (EPERM) to a process whose device cgroup denies the GPU's ren
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 
 from gpuhook.node_facts import cdi_specs, pci_facts
@@ -34,6 +35,12 @@ DRM_MAJOR = 226
 _VENDOR = "0x1002"
 _PARTITION = ("amdgpu_xcp_", "amdgpu_xcp.")
 _RENDER = "renderD"
+# Files whose readers wait for a lock of the driver.
+_LOCKED = (
+    "current_compute_partition", "current_memory_partition", "mem_info_vram_total",
+    "mem_info_vram_used",
+)  # fmt: skip
+_OF_KFD = ("gpu_id", "properties")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,25 @@ def line(node: ExaminedNode, path: str) -> str:
         return node_tree.line(node.tree, path)
     except OSError:
         return ""
+
+
+@fact
+def silent_files(node: ExaminedNode) -> tuple[str, ...]:
+    """Return the files of the driver that do not answer; their readers block in the kernel."""
+    paths = [f"{gpu.directory}/{name}" for gpu in gpus(node) for name in _LOCKED]
+    paths += [f"{TOPOLOGY}/generation_id"]
+    if _is_silent(node, paths[-1]):
+        return tuple(paths[-1:])
+    paths += [f"{NODES}/{number}/{name}" for number in node.tree.names(NODES) for name in _OF_KFD]
+    return tuple(path for path in paths if _is_silent(node, path))
+
+
+def _is_silent(node: ExaminedNode, path: str) -> bool:
+    try:
+        node.tree.read(path)
+    except OSError as error:
+        return error.errno == errno.ETIMEDOUT
+    return False
 
 
 def _render_minor(node: ExaminedNode, directory: str) -> int | None:

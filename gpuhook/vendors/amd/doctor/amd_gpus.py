@@ -11,7 +11,7 @@ from gpuhook.node_facts.container_facts import ledger_entries
 from gpuhook.node_facts.sources import node_tree
 from gpuhook.vendors.amd.doctor import amd_facts as facts
 from gpuhook.vendors.amd.doctor.amd_devices import TOPOLOGY
-from gpuhook.vendors.amd.doctor.amd_driver import MODULE
+from gpuhook.vendors.amd.doctor.amd_driver import ANSWERS
 from gpuhook.vendors.amd.hot.amd_memory import AmdMemory
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.node_facts.check import ExaminedNode, Findings
     from gpuhook.vendors.amd.doctor.amd_facts import DrivenGpu
 
-_NEEDS = (MODULE,)
+_NEEDS = (ANSWERS,)
 _PROCESSES = "/sys/class/kfd/kfd/proc"
 _CGROUPS = "/sys/fs/cgroup"
 _CAPACITY = f"{_CGROUPS}/dmem.capacity"
@@ -151,7 +151,7 @@ def _device_name(node: ExaminedNode, gpu_id: str) -> str:
     return f"a GPU that KFD no longer has (gpu_id {gpu_id})"
 
 
-@check("amd.partitions", "Every AMD GPU has all partitions of its mode", needs=(MODULE, TOPOLOGY))
+@check("amd.partitions", "Every AMD GPU has all partitions of its mode", needs=(ANSWERS, TOPOLOGY))
 @unless(facts.no_gpus)
 def _partitions(node: ExaminedNode) -> Findings:
     counts = {gpu: len(_own_minors(node, gpu)) for gpu in facts.gpus(node) if gpu.compute_mode}
@@ -194,7 +194,7 @@ def _short(gpu: DrivenGpu, count: int, full: int) -> Finding:
     )
 
 
-@check("amd.hive", "The AMD GPUs of a hive have the same memory mode", needs=(MODULE, TOPOLOGY))
+@check("amd.hive", "The AMD GPUs of a hive have the same memory mode", needs=(ANSWERS, TOPOLOGY))
 @unless(facts.no_gpus)
 def _hive(node: ExaminedNode) -> Findings:
     hives = {one.bus: one.hive for one in facts.topology(node).nodes if one.hive}

@@ -180,7 +180,8 @@ def _registered(node: ExaminedNode) -> Findings:
 def _containers(node: ExaminedNode) -> Findings:
     if facts.topology(node).refused:
         return absent("KFD refuses to read its files (amd.topology)")
-    held = {name: paths for name, paths in container_facts.holders(node) if facts.KFD in paths}
+    holders = container_facts.containers_with_nodes(node)
+    held = {name: paths for name, paths in holders if facts.KFD in paths}
     found = [
         Finding(
             FAILED,

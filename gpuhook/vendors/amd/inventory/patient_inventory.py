@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
 
 SECONDS = 10.0
+_SOMEWHERE = "the files in /sys"
 
 
 def read(host_root: str, dev_root: str) -> AmdNode:
@@ -28,5 +29,5 @@ def read(host_root: str, dev_root: str) -> AmdNode:
 def unanswered(error: NoAnswerError, seconds: float) -> GpuhookError:
     """Return the fault for a child process that did not answer within `seconds`."""
     if error.how == LATE:
-        return fault("GH2561", seconds=f"{seconds:g}")
+        return fault("GH2561", seconds=f"{seconds:g}", path=error.path or _SOMEWHERE)
     return fault("GH2560", vendor="AMD", reason=error.reason)

@@ -32,7 +32,12 @@ def labels(
         mock.patch.object(NvidiaVendor, "limit_support", return_value=support),
     ):
         parts = label_parts(
-            (nvidia_part.part(node),), resources, configuration, host_root="/", timestamp=timestamp
+            (nvidia_part.part(node),),
+            resources,
+            configuration,
+            host_root="/",
+            call=lambda _, read: read(),
+            timestamp=timestamp,
         )
     (part,) = parts.values()
     assert part.error is None

@@ -55,6 +55,7 @@ def parts(
         (*theirs, *offered),
         configuration,
         host_root=None,
+        call=lambda _, read: read(),
     )
 
 

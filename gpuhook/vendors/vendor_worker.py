@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of a vendor's code, which reads the files of a driver, in a child process of a command."""
+
+from __future__ import annotations
+
+from gpuhook.host.worker import NoAnswerError, call_in_child
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
+
+    T = TypeVar("T")
+
+
+def call_vendor(vendor: Vendor, call: Callable[[], T]) -> T:
+    """Return what `call` returns; raises its faults, and vendor.no_answer() too late.
+
+    The deadline is the vendor's patience. Without one, the vendor itself has one for its driver.
+    """
+    if vendor.patience is None:
+        return call()
+    try:
+        return call_in_child(call, vendor.patience)
+    except NoAnswerError as error:
+        raise vendor.no_answer(error, vendor.patience) from error
