@@ -107,7 +107,7 @@ def _container(
             sharing.gpus,
             sharing.replicas,
             sharing.memory,
-            question.plugin.devices,
+            {*question.plugin.devices, *sharing_trace.exclusive(found.devices, target)},
             domains=sharing.domains | question.plugin.domains,
             devices=target.devices,
         ),

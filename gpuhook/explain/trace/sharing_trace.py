@@ -71,8 +71,8 @@ def isolated(
 ) -> list[dict[str, Any]]:
     """Return the sharing and the isolation of each GPU; `held` is limits().
 
-    `reserved` are the GPUs that a device plugin has allocated to this container exclusively. Other
-    containers can request any other GPU, and then share it by time slicing. `domains` are those of
+    `reserved` are the GPUs that no other container can have at the same time. Other containers can
+    request any other GPU, and then share it by time slicing. `domains` are those of
     the vendors of GPUs, `devices` those of the node.
     """
     holders = {gpu: 2 for gpu in gpus if gpu not in reserved}
@@ -83,6 +83,20 @@ def isolated(
     )
     certain = {*reserved, *(replica.partition("::")[0] for replica in replicas)}
     return [{**one, "note": "" if one["gpu"] in certain else _MAY_BE_SHARED} for one in found]
+
+
+def exclusive(devices: Iterable[dict[str, Any]], target: ExplainedNode) -> dict[str, str]:
+    """Return device_ids() of the devices in a trace that request.exclusiveDevices names."""
+    chosen = target.context.settings.exclusive_devices
+    nodes = {
+        path
+        for one in target.context.every()
+        for name, paths in one.node.nodes_by_device().items()
+        if chosen and ("all" in chosen or name in chosen)
+        for path in paths
+    }
+    named = [{**one, "nodes": [path for path in one["nodes"] if path in nodes]} for one in devices]
+    return device_ids([one for one in named if one["nodes"]], target)
 
 
 def _enforcer(limit: dict[str, Any]) -> str:

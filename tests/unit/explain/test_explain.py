@@ -144,6 +144,16 @@ def explained(node: list[str], *entries: str, status: int = 0) -> dict[str, Any]
     return explained_container(*(f"--env={entry}" for entry in entries), *node, status=status)
 
 
+@pytest.mark.parametrize("chosen", [["nvidia.com/gpu=0"], ["all"], []])
+def test_exclusive_devices_are_not_shared(chosen: list[str], tmp_path: Path) -> None:
+    """Only for the devices that the setting names, no other container can request the GPU."""
+    node = make_node(tmp_path / "node", "h100x8").options
+    settings(tmp_path, exclusiveDevices=chosen)
+    container = explained(node, "NVIDIA_VISIBLE_DEVICES=0,1")
+    exclusive = [not one["note"] for one in container["isolation"]]
+    assert exclusive == [bool(chosen), chosen == ["all"]]
+
+
 def test_legacy_image_requests_all_gpus(node: list[str], tmp_path: Path) -> None:
     """It gets all GPUs and the whole driver, or the setting and its effect are shown."""
     container = explained(node, OLD)
