@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from gpuhook.apply.rootfs.hook_args import Jobs
-    from gpuhook.cdi.hot.registry import Registry
     from gpuhook.host.hot.engine_log import EngineLog
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.parse import Source
@@ -92,10 +91,7 @@ def context_of(
 
     Unless `has_others`, which prefilter.FURTHER decides, there are only plans of the first vendor.
     """
-
-    def load(vendor: str, way: str) -> Registry:
-        return registry.load(settings.spec_dirs, compile_spec, vendor, way)
-
+    load = registry.reader(settings.spec_dirs, compile_spec)
     others = plan_nodes.further_nodes(load) if has_others else ()
     return PlanContext(settings, plan_nodes.first_node(settings, load), log, refresh, others)
 

@@ -109,6 +109,15 @@ def load(
     return Registry(dirs, layers, vendor, way)
 
 
+def reader(dirs: list[str], compile_yaml: Callable[[str], None]) -> Callable[[str, str], Registry]:
+    """Return a function of (vendor, way) that returns load() of `dirs`."""
+
+    def read(vendor: str, way: str) -> Registry:
+        return load(dirs, compile_yaml, vendor, way)
+
+    return read
+
+
 def files(directory: str) -> list[str]:
     """Return the paths of the spec files in a directory, sorted; [] if it is not readable."""
     try:
