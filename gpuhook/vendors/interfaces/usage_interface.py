@@ -121,9 +121,6 @@ class UsageVendor(Protocol):
         GpuhookError; a vendor without a library does not call it.
         """
 
-    def known_devices(self) -> tuple[UsageDevice, ...]:
-        """Return the devices without their usage; the driver is not asked."""
-
     def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
         """Return the vendor's devices in an inventory file or profile, without their usage.
 

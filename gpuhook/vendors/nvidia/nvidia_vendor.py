@@ -157,12 +157,6 @@ class NvidiaVendor(NvidiaInventoryVendor):
 
         return nvidia_usage.opened(library)
 
-    def known_devices(self) -> tuple[UsageDevice, ...]:
-        """Return the devices that generate-cdi recorded."""
-        from gpuhook.vendors.nvidia.usage import nvidia_usage
-
-        return nvidia_usage.recorded_devices()
-
     def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
         """Return the devices of the dump."""
         from gpuhook.vendors.nvidia.inventory import dump_file

@@ -39,12 +39,6 @@ def opened() -> Iterator[Callable[[], UsageLook]]:
         yield worker.look
 
 
-def known_devices() -> tuple[UsageDevice, ...]:
-    """Return the devices without their usage."""
-    root = state.host_root()
-    return amd_usage.devices(patient_inventory.read(root, root))
-
-
 def file_devices(name: str) -> tuple[UsageDevice, ...]:
     """Return the devices in the inventory file or the profile `name`."""
     return amd_usage.devices(amd_dump.load(name))

@@ -35,12 +35,6 @@ class AmdUsageVendor:
 
         return amd_reading.opened()
 
-    def known_devices(self) -> tuple[UsageDevice, ...]:
-        """Return the devices of sysfs."""
-        from gpuhook.vendors.amd.usage import amd_reading
-
-        return amd_reading.known_devices()
-
     def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
         """Return the devices of the key `amd`."""
         from gpuhook.vendors.amd.usage import amd_reading
