@@ -138,9 +138,9 @@ def _one(
     is_mig = gpu.startswith("MIG-")
     if is_mig and sharing == EXCLUSIVE and not limit:
         bounded_by = BY_HARDWARE
-    unheld = recorded["trouble"] if recorded else ""
+    unenforced = recorded["trouble"] if recorded else ""
     is_part = is_part or is_mig
-    use = SharedUse(sharing, bounded_by, is_part, profile, limit=limit, unheld=unheld)
+    use = SharedUse(sharing, bounded_by, is_part, profile, limit=limit, unenforced=unenforced)
     answers = vendor_of_resource(domain).isolation(use)
     return {
         "gpu": gpu,

@@ -47,9 +47,9 @@ class AmdInventoryVendor:
     def known_inventory(self) -> AmdNode:
         """Return what sysfs has."""
         from gpuhook.host.hot import state
-        from gpuhook.vendors.amd.inventory import patient_inventory
+        from gpuhook.vendors.amd.inventory import inventory_worker
 
-        return patient_inventory.read(state.host_root(), state.host_root())
+        return inventory_worker.read(state.host_root(), state.host_root())
 
     def inventory_devices(self, inventory: AmdNode) -> tuple[UsageDevice, ...]:
         """Return the GPUs and the partitions."""

@@ -77,7 +77,7 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
 
         return amd_resources.unusable(inventory)
 
-    patience: float | None = 10.0  # a driver that resets a GPU may block readers of its files
+    deadline: float | None = 10.0  # a driver that resets a GPU may block readers of its files
 
     def plugin_part(self, place: PluginPlace) -> VendorPart | None:
         from gpuhook.vendors.amd.plugin import amd_part
@@ -203,9 +203,9 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
 
     def no_answer(self, error: NoAnswerError, seconds: float) -> GpuhookError:
         """Return GH2561 with the file that does not answer, or GH2560."""
-        from gpuhook.vendors.amd.inventory import patient_inventory
+        from gpuhook.vendors.amd.inventory import inventory_worker
 
-        return patient_inventory.unanswered(error, seconds)
+        return inventory_worker.unanswered(error, seconds)
 
     def doctor_checks(self) -> VendorChecks:
         """Return the checks of amdgpu, KFD, the GPUs and their CDI specs."""

@@ -64,7 +64,7 @@ class NvidiaVendor(NvidiaInventoryVendor):
 
         return gpu_resources.unusable(inventory)
 
-    patience: float | None = None  # NVML's start wakes every GPU, a few seconds for each
+    deadline: float | None = None  # NVML's start wakes every GPU, a few seconds for each
 
     def plugin_part(self, place: PluginPlace) -> VendorPart:
         """Return what NVML reports."""

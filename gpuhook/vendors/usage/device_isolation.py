@@ -45,7 +45,7 @@ class SharedUse:
 
     `is_part`: the device is a MIG instance or a partition, and `profile` its kind, "" if unknown.
     `is_oversubscribed`: the limits add up to more than the device has. `limit` is the container's
-    limit as a text, "3776Mi a replica", "" for none, and `unheld` is why it is not enforced.
+    limit as a text, "3776Mi a replica", "" for none, and `unenforced` is why it is not enforced.
     """
 
     sharing: str
@@ -54,4 +54,4 @@ class SharedUse:
     profile: str = ""
     is_oversubscribed: bool = False
     limit: str = ""
-    unheld: str = ""
+    unenforced: str = ""

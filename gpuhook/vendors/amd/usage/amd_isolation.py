@@ -52,7 +52,7 @@ def isolation_of(use: SharedUse) -> Isolation:
 
 def _memory(use: SharedUse, *, is_alone: bool) -> str:
     if use.limit:
-        why = f" ({use.unheld})" if use.unheld else ""
+        why = f" ({use.unenforced})" if use.unenforced else ""
         by = _BY.get(use.memory_by, f"which is not enforced{why}")
         return f"limited to {use.limit}, {by}"
     if not is_alone:

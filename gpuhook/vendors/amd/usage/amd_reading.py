@@ -8,7 +8,7 @@ from functools import partial
 
 from gpuhook.host.hot import state
 from gpuhook.vendors.amd.hot import amd_sysfs
-from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory, sysfs_inventory
+from gpuhook.vendors.amd.inventory import amd_dump, inventory_worker, sysfs_inventory
 from gpuhook.vendors.amd.usage import amd_usage
 from gpuhook.vendors.usage import usage_worker
 from gpuhook.vendors.usage.usage_device import UsageLook
@@ -62,4 +62,4 @@ class AmdReader:
 
 
 def _fault(error: NoAnswerError) -> GpuhookError:
-    return patient_inventory.unanswered(error, usage_worker.PATIENCE)
+    return inventory_worker.unanswered(error, usage_worker.SECONDS)

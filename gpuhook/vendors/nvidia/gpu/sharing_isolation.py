@@ -43,12 +43,12 @@ def isolation_of(use: SharedUse) -> Isolation:
         # An exclusive GPU may have a limit, too.
         if not use.limit:
             return replace(alone, memory=_MEMORY[by]) if by == BY_DRIVER else alone
-        otherwise = _UNHELD_ALONE if by == BY_NOBODY else _MEMORY[by]
+        otherwise = _UNENFORCED_ALONE if by == BY_NOBODY else _MEMORY[by]
         return replace(alone, memory=_limited(use, otherwise))
     kept = _OVERSUBSCRIBED if use.is_oversubscribed and by != BY_NOBODY else _KEPT[by]
     memory = _MEMORY[by]
     if use.limit:
-        memory = _limited(use, _UNHELD if by == BY_NOBODY else memory)
+        memory = _limited(use, _UNENFORCED if by == BY_NOBODY else memory)
     return Isolation(
         memory=memory,
         compute=_COMPUTE[use.sharing],
@@ -61,12 +61,12 @@ def _limited(use: SharedUse, enforcement: str) -> str:
     """Return the sentence on limited memory: the amount, and what enforces it or why not."""
     if use.memory_by != BY_NOBODY:
         return f"limited to {use.limit}, {enforcement}"
-    why = f" ({use.unheld})" if use.unheld else ""
+    why = f" ({use.unenforced})" if use.unenforced else ""
     return f"limited to {use.limit}, which is not enforced{why}: {enforcement}"
 
 
-_UNHELD = "one container can use all of it, and the allocations of others fail"
-_UNHELD_ALONE = "the container can use all of the device's memory"
+_UNENFORCED = "one container can use all of it, and the allocations of others fail"
+_UNENFORCED_ALONE = "the container can use all of the device's memory"
 _WHOLE = Isolation(memory=WHOLE_MEMORY, compute=WHOLE_GPU, stability=NEVER_CHANGES, crash=ALONE)
 _INSTANCE = Isolation(
     memory="enforced by the hardware: the instance has its own memory",

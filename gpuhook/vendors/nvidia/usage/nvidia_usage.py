@@ -59,7 +59,7 @@ def _reader(library: str, host_root: str) -> NvmlReader:
 def no_answer(error: NoAnswerError, seconds: float | None = None) -> GpuhookError:
     """Return the fault for a call without an answer within `seconds`, those of UsageWorker."""
     if error.how == LATE:
-        limit = usage_worker.PATIENCE if seconds is None else seconds
+        limit = usage_worker.SECONDS if seconds is None else seconds
         return fault("GH1256", seconds=f"{limit:g}")
     if error.how == UNSTARTED:
         return fault("GH1258", reason=error.reason)
