@@ -54,7 +54,7 @@ def sharing_of(
     `spec` is its config.json. `holders` has the number of containers of each GPU. `limits` are the
     memory limits as `gpuhook ps` lists them: `gpu`, `limit` in bytes, `by` what enforces it, and
     `trouble`. `parts` are the devices that are a part of a GPU, `profiles` their kinds. `domains`
-    are those of the vendors of devices whose ids do not tell it.
+    are those of the vendors of devices whose ids do not show the vendor.
     """
     by_gpu = {limit["gpu"]: limit for limit in limits}
     sliced = set(map(replicas.device_of, replicas_held))

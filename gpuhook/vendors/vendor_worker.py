@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of a vendor's code, which reads the files of a driver, in a child process of a command."""
+"""Calls of a vendor's code in a child process of a command, with the vendor's deadline."""
 
 from __future__ import annotations
 

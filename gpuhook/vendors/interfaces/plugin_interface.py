@@ -54,7 +54,7 @@ class PluginVendor(Protocol):
     def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart | None:
         """Return a part with what it lost since `last`.
 
-        `now` None: the node has no GPU and no driver of the vendor any longer.
+        `now` is None if the node no longer has a GPU or a driver of the vendor.
         """
 
     def dumped_part(self, name: str) -> VendorPart | None:

@@ -115,7 +115,7 @@ class UsageVendor(Protocol):
         """The vendor's traces in a container."""
 
     def opened_usage(self, library: FindLibrary) -> AbstractContextManager[Callable[[], UsageLook]]:
-        """Return what yields a function that reads the devices and their present usage.
+        """Return a context that yields a function, which reads the devices and their usage now.
 
         `library` returns the path of the driver's library by the options of a command, or raises
         GpuhookError; a vendor without a library does not call it.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AmdUsageVendor:
-    """The part of AMD."""
+    """Devices in use, the processes and containers on them, and their memory limits."""
 
     @property
     def traces(self) -> ContainerTraces:
