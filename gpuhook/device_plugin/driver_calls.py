@@ -28,17 +28,17 @@ _callers: dict[tuple[str, str], Thread] = {}  # the last one of each vendor and 
 
 
 def call_driver(vendor: Vendor, purpose: str, call: Callable[[], T]) -> T:
-    """Return what `call` returns; raises what it raises, and vendor.no_answer() too late.
+    """Return what `call` returns; raises what it raises, and vendor.no_answer() after the deadline.
 
-    The deadline is the vendor's patience. A thread that the kernel blocks cannot be ended: until it
-    ends, another call for the same purpose fails at once.
+    A thread that the kernel blocks cannot be ended: until it ends, another call for the same
+    purpose fails at once.
     """
-    if vendor.patience is None:
+    if vendor.deadline is None:
         return call()
     key = vendor.domain, purpose
     before = _callers.get(key)
     if before is not None and before.is_alive():
-        raise _no_answer(vendor, before, vendor.patience)
+        raise _no_answer(vendor, before, vendor.deadline)
     answers: SimpleQueue[tuple[T | None, Exception | None]] = SimpleQueue()
 
     def run() -> None:
@@ -52,9 +52,9 @@ def call_driver(vendor: Vendor, purpose: str, call: Callable[[], T]) -> T:
     _callers[key] = thread
     thread.start()
     try:
-        result, error = answers.get(timeout=vendor.patience)
+        result, error = answers.get(timeout=vendor.deadline)
     except Empty:
-        raise _no_answer(vendor, thread, vendor.patience) from None
+        raise _no_answer(vendor, thread, vendor.deadline) from None
     if error is not None:
         raise error
     return result  # type: ignore[return-value] # None only if the call returned it

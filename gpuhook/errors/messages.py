@@ -390,8 +390,8 @@ GH1521 HostError
 {option} needs gpuhook-hook, which is neither next to this program nor in {dirs}
 install gpuhook-runtime, name the hook with --hook-path, or omit {option}
 GH1522 UsageError
---vendor {value}: no vendor whose GPUs gpuhook describes
-choose one of {known}; if it is to be the vendor of the CDI kind, write a domain, such as {value}.example.com, or add --class gpu
+--vendor {value}: gpuhook describes no GPUs of this vendor
+choose one of {known}; to set the vendor of the CDI kind, write a domain, such as {value}.example.com, or add --class gpu
 GH1526 HostError
 another gpuhook refresh has held {path} for more than {seconds} seconds
 find out why it does not exit (`fuser {path}`), stop it, and run the command again

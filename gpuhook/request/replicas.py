@@ -52,7 +52,7 @@ def replicas_of(
     A device plugin names plain devices in the devices' variable, for runtimes that know no replica
     ids, and the replicas in one whose name is `replicas_env` or begins so: the kubelet keeps
     one value of a variable, and a container may have replicas of several resources. Any user can
-    set them, so they only say which replica of a granted device is meant. `devices` are the
+    set them, so they only identify which replica of a granted device is meant. `devices` are the
     qualified names of those; `others` returns their other names, such as the UUID of a GPU that was
     requested by its index, and is only called for a replica of none of `devices`.
     """

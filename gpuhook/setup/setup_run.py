@@ -65,10 +65,6 @@ class SetupResult:
         """The fault of the step that failed, None if none has."""
         return next((one.error for one in self.steps if one.error is not None), None)
 
-    def has_done(self, step: str, engine: str = "") -> bool:
-        """Return whether a step has changed the node."""
-        return any((one.step, one.engine, one.state) == (step, engine, DONE) for one in self.steps)
-
 
 def carry_out(
     plan: SetupPlan, commands: NodeCommands, announce: Callable[[str], None]

@@ -54,7 +54,7 @@ def sharing_of(
     `spec` is its config.json. `holders` has the number of containers of each GPU. `limits` are the
     memory limits as `gpuhook ps` lists them: `gpu`, `limit` in bytes, `by` what enforces it, and
     `trouble`. `parts` are the devices that are a part of a GPU, `profiles` their kinds. `domains`
-    are those of the vendors of devices whose ids do not tell it.
+    are those of the vendors of devices whose ids do not show the vendor.
     """
     by_gpu = {limit["gpu"]: limit for limit in limits}
     sliced = set(map(replicas.device_of, replicas_held))
@@ -138,9 +138,9 @@ def _one(
     is_mig = gpu.startswith("MIG-")
     if is_mig and sharing == EXCLUSIVE and not limit:
         bounded_by = BY_HARDWARE
-    unheld = recorded["trouble"] if recorded else ""
+    unenforced = recorded["trouble"] if recorded else ""
     is_part = is_part or is_mig
-    use = SharedUse(sharing, bounded_by, is_part, profile, limit=limit, unheld=unheld)
+    use = SharedUse(sharing, bounded_by, is_part, profile, limit=limit, unenforced=unenforced)
     answers = vendor_of_resource(domain).isolation(use)
     return {
         "gpu": gpu,

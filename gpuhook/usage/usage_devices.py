@@ -103,7 +103,8 @@ def merged(by_vendor: Mapping[str, tuple[UsageDevice, ...]]) -> tuple[UsageDevic
 
 
 def _known(vendor: Vendor, library: str) -> UsageLook:
-    devices = vendor.known_devices()
+    inventory = vendor.known_inventory()
+    devices = () if inventory is None else vendor.inventory_devices(inventory)
     if devices or not library:
         return UsageLook(devices)
     with vendor.opened_usage(lambda: library) as look:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the driver in a child process: an NVML call that never returns blocks no command."""
+"""Calls of the driver in a child process: a call that never returns blocks no command."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of a vendor's code, which reads the files of a driver, in a child process of a command."""
+"""Calls of a vendor's code in a child process of a command, with the vendor's deadline."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def call_vendor(vendor: Vendor, call: Callable[[], T]) -> T:
-    """Return what `call` returns; raises its faults, and vendor.no_answer() too late.
+    """Return what `call` returns; raises its faults, and vendor.no_answer() after the deadline.
 
-    The deadline is the vendor's patience. Without one, the vendor itself has one for its driver.
+    A vendor without a deadline limits the calls of its driver itself.
     """
-    if vendor.patience is None:
+    if vendor.deadline is None:
         return call()
     try:
-        return call_in_child(call, vendor.patience)
+        return call_in_child(call, vendor.deadline)
     except NoAnswerError as error:
-        raise vendor.no_answer(error, vendor.patience) from error
+        raise vendor.no_answer(error, vendor.deadline) from error

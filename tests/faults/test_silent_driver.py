@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from gpuhook.cli import main
 from gpuhook.node import tree_worker
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
-from gpuhook.vendors.amd.inventory import patient_inventory
+from gpuhook.vendors.amd.inventory import inventory_worker
 from gpuhook.vendors.nvidia.generate import driver_spec
 from gpuhook.vendors.usage import usage_worker
 from tests.contract.fuse import silent
@@ -40,7 +40,7 @@ DOCTOR = ("doctor", "--checks", "amd.answers", "-o", "json")
 IMPATIENT = f"""\
 import gpuhook.device_plugin.metrics.scrape as scrape
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
-AmdVendor.patience = scrape.TIMEOUT = {SHORT}
+AmdVendor.deadline = scrape.TIMEOUT = {SHORT}
 """
 
 
@@ -52,9 +52,9 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedNode:
     for name, value in roots.items():
         monkeypatch.setenv(f"GPUHOOK_{name}_ROOT", value)
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(usage_worker, "PATIENCE", SHORT)
-    monkeypatch.setattr(AmdVendor, "patience", SHORT)
-    for module in (patient_inventory, tree_worker):
+    monkeypatch.setattr(usage_worker, "SECONDS", SHORT)
+    monkeypatch.setattr(AmdVendor, "deadline", SHORT)
+    for module in (inventory_worker, tree_worker):
         monkeypatch.setattr(module, "SECONDS", SHORT)
     return made
 

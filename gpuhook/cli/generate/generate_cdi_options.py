@@ -114,8 +114,9 @@ _OPTIONS = (
         "--vendor",
         callback=parameters.not_empty,
         metavar=_VENDORS,
-        help="Whose GPUs to describe; auto, the default: of each vendor that the node has. Or the "
-        "vendor of the kind of NVIDIA GPUs: a domain (example.com), or with --class any name.",
+        help="The vendor of the GPUs to describe; auto, the default: each vendor with GPUs on the "
+        "node. Or the vendor of the CDI kind of NVIDIA GPUs: a domain (example.com), or any name "
+        "with --class.",
     ),
     _option(
         "--cdi-version",

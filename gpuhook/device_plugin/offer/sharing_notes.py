@@ -115,7 +115,7 @@ def _isolation(
         profile=device.profile or "",
         is_oversubscribed=memory is not None and memory.soft < memory.hard,
         limit=amount(memory.hard) + _EACH.get(resource.sharing, _REPLICA) if memory else "",
-        unheld=reason,
+        unenforced=reason,
     )
     isolation = vendor_of_resource(device.domain).isolation(use)
     if memory is None or by != BY_NOBODY:

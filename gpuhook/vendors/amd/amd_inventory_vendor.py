@@ -3,23 +3,53 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-    from gpuhook.vendors.inventory.vendor_inventory import DriverVersion, NodeDescription
+    from gpuhook.vendors.inventory.vendor_inventory import (
+        DriverVersion,
+        NodeDescription,
+        NodePlace,
+        VendorInventory,
+    )
     from gpuhook.vendors.usage.usage_device import UsageDevice
 
 
 class AmdInventoryVendor:
     """The devices and the driver of an inventory, and the node that it describes."""
 
+    def owns(self, inventory: object) -> bool:
+        from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
+
+        return isinstance(inventory, AmdNode)
+
+    def read_inventory(self, place: NodePlace) -> VendorInventory | None:
+        """Return what the driver reports in sysfs."""
+        from gpuhook.vendors.amd.inventory import amd_tables
+
+        return amd_tables.read(place)
+
+    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
+        """Return the part `amd` of a document."""
+        from gpuhook.vendors.amd.inventory import amd_tables
+
+        return amd_tables.of_document(document, file)
+
+    def absence(self, host_root: str, inventory: str | None = None) -> str:
+        """Return why a node has no AMD GPUs, "" if it may have some."""
+        from gpuhook.vendors.amd.spec import amd_node
+
+        return amd_node.absence(host_root, inventory)
+
     def known_inventory(self) -> AmdNode:
         """Return what sysfs has."""
         from gpuhook.host.hot import state
-        from gpuhook.vendors.amd.inventory import patient_inventory
+        from gpuhook.vendors.amd.inventory import inventory_worker
 
-        return patient_inventory.read(state.host_root(), state.host_root())
+        return inventory_worker.read(state.host_root(), state.host_root())
 
     def inventory_devices(self, inventory: AmdNode) -> tuple[UsageDevice, ...]:
         """Return the GPUs and the partitions."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.interfaces.request_interface import ContainerRequests
     from gpuhook.vendors.inventory.gpu_summary import GpuSummary
     from gpuhook.vendors.inventory.support_facts import SupportFacts
-    from gpuhook.vendors.inventory.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.inventory.vendor_inventory import NodePlace
     from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
     from gpuhook.vendors.plugin.plugin_place import PluginPlace
     from gpuhook.vendors.plugin.vendor_device import ComputeShare, NamedDevices, NamingRules
@@ -67,11 +67,6 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
         del value
         return frozenset()
 
-    def owns(self, inventory: object) -> bool:
-        from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-
-        return isinstance(inventory, AmdNode)
-
     def named_devices(self, inventory: Any, rules: NamingRules) -> NamedDevices:
         from gpuhook.vendors.amd.plugin import amd_resources
 
@@ -82,7 +77,7 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
 
         return amd_resources.unusable(inventory)
 
-    patience: float | None = 10.0  # a driver that resets a GPU may block readers of its files
+    deadline: float | None = 10.0  # a driver that resets a GPU may block readers of its files
 
     def plugin_part(self, place: PluginPlace) -> VendorPart | None:
         from gpuhook.vendors.amd.plugin import amd_part
@@ -136,12 +131,6 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
 
         return amd_health.free_memory(_node(part), uuid, host_root)
 
-    def absence(self, host_root: str, inventory: str | None = None) -> str:
-        """Return why a node has no AMD GPUs, "" if it may have some."""
-        from gpuhook.vendors.amd.spec import amd_node
-
-        return amd_node.absence(host_root, inventory)
-
     def driver_roots(self, search_paths: tuple[str, ...]) -> tuple[str, ...]:
         """Return (): the driver is in the kernel, and ROCm is in the images."""
         del search_paths
@@ -158,18 +147,6 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
         from gpuhook.vendors.amd.spec import amd_node
 
         return amd_node.summary(host_root)
-
-    def read_inventory(self, place: NodePlace) -> VendorInventory | None:
-        """Return what the driver reports in sysfs."""
-        from gpuhook.vendors.amd.inventory import amd_tables
-
-        return amd_tables.read(place)
-
-    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
-        """Return the part `amd` of a document."""
-        from gpuhook.vendors.amd.inventory import amd_tables
-
-        return amd_tables.of_document(document, file)
 
     def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
         """Return HSA_CU_MASK, unless a share is too small or the order of the GPUs matters."""
@@ -226,9 +203,9 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
 
     def no_answer(self, error: NoAnswerError, seconds: float) -> GpuhookError:
         """Return GH2561 with the file that does not answer, or GH2560."""
-        from gpuhook.vendors.amd.inventory import patient_inventory
+        from gpuhook.vendors.amd.inventory import inventory_worker
 
-        return patient_inventory.unanswered(error, seconds)
+        return inventory_worker.unanswered(error, seconds)
 
     def doctor_checks(self) -> VendorChecks:
         """Return the checks of amdgpu, KFD, the GPUs and their CDI specs."""

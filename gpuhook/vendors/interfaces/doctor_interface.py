@@ -20,5 +20,5 @@ class DoctorVendor(Protocol):
     def driver_dump(self, place: NodePlace) -> dict[str, Any] | None:
         """Return the vendor's part of the inventory as its driver reports it. Raises GpuhookError.
 
-        None: the kernel's files have all, and support_inventory() returns it.
+        None if the kernel's files have all of it: support_inventory() returns that.
         """

@@ -53,7 +53,7 @@ class InventoryVendor(Protocol):
         """
 
     def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices] | None:
-        """Return what makes a CDI spec of device nodes, None if the spec has driver files, too."""
+        """Return the function that makes a CDI spec, None if a spec also has driver files."""
 
     def summary(self, host_root: str, inventory: object | None) -> GpuSummary | None:
         """Return the GPUs of a node for `gpuhook setup`, None without any.

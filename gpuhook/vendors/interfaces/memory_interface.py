@@ -113,7 +113,7 @@ class LimitVendor(Protocol):
         """
 
     def process_reader(self, part: VendorPart, host_root: str) -> ProcessReader | None:
-        """Return what reads the processes on the devices of a part, None without any device."""
+        """Return the reader of the processes on the devices of a part, None without any device."""
 
     def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:
         """Return whether this node can enforce memory limits."""

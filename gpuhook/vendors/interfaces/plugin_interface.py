@@ -38,8 +38,8 @@ class PluginVendor(Protocol):
         """The reasons for each key of the plugin's `sharing` that the vendor's GPUs do not have."""
 
     @property
-    def patience(self) -> float | None:
-        """The seconds that plugin_part() may take, None: as long as the driver needs."""
+    def deadline(self) -> float | None:
+        """The seconds in which plugin_part() must return, None for as long as the driver needs."""
 
     def plugin_part(self, place: PluginPlace) -> VendorPart | None:
         """Return the vendor's part of a snapshot for the device plugin, None without a driver.
@@ -54,7 +54,7 @@ class PluginVendor(Protocol):
     def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart | None:
         """Return a part with what it lost since `last`.
 
-        `now` None: the node has no GPU and no driver of the vendor any longer.
+        `now` is None if the node no longer has a GPU or a driver of the vendor.
         """
 
     def dumped_part(self, name: str) -> VendorPart | None:

@@ -115,14 +115,11 @@ class UsageVendor(Protocol):
         """The vendor's traces in a container."""
 
     def opened_usage(self, library: FindLibrary) -> AbstractContextManager[Callable[[], UsageLook]]:
-        """Return what yields a function that reads the devices and their present usage.
+        """Return a context that yields a function, which reads the devices and their usage now.
 
         `library` returns the path of the driver's library by the options of a command, or raises
         GpuhookError; a vendor without a library does not call it.
         """
-
-    def known_devices(self) -> tuple[UsageDevice, ...]:
-        """Return the devices without their usage; the driver is not asked."""
 
     def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
         """Return the vendor's devices in an inventory file or profile, without their usage.

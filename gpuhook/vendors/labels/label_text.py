@@ -9,7 +9,7 @@ from __future__ import annotations
 import string
 
 MAX_LENGTH = 63  # of a value, and of a key without its prefix
-_INNER = frozenset(string.ascii_letters + string.digits + "-_.")
+VALID = frozenset(string.ascii_letters + string.digits + "-_.")
 _AROUND = "-_."
 
 
@@ -22,8 +22,8 @@ def value(text: str, suffix: str = "", limit: int = MAX_LENGTH) -> str:
     >>> value("NVIDIA RTX A6000 (Laptop)", "-SHARED")
     'NVIDIA-RTX-A6000-Laptop-SHARED'
     """
-    ending = "".join(c for c in suffix if c in _INNER)[:limit]
-    words = ("".join(c for c in word if c in _INNER) for word in text.split())
+    ending = "".join(c for c in suffix if c in VALID)[:limit]
+    words = ("".join(c for c in word if c in VALID) for word in text.split())
     body = "-".join(word for word in words if word).strip(_AROUND)
     body = body[: limit - len(ending)].rstrip(_AROUND)
     return (body + ending).strip(_AROUND)

@@ -39,7 +39,7 @@ def sharing_names(domain: str) -> str:
 
 
 def _key(offered: OfferedDevice) -> str:
-    """Return the model and the kind of partition; without a model, the size tells GPUs apart."""
+    """Return the model and the kind of partition; without a model, the size."""
     device = offered.device
     size = f"unknown {(device.memory_bytes or 0) >> 30}Gi"
     return model_key(" ".join(filter(None, (device.model or size, device.profile))))

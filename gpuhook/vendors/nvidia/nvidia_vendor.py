@@ -64,7 +64,7 @@ class NvidiaVendor(NvidiaInventoryVendor):
 
         return gpu_resources.unusable(inventory)
 
-    patience: float | None = None  # NVML's start wakes every GPU, a few seconds for each
+    deadline: float | None = None  # NVML's start wakes every GPU, a few seconds for each
 
     def plugin_part(self, place: PluginPlace) -> VendorPart:
         """Return what NVML reports."""
@@ -156,12 +156,6 @@ class NvidiaVendor(NvidiaInventoryVendor):
         from gpuhook.vendors.nvidia.usage import nvidia_usage
 
         return nvidia_usage.opened(library)
-
-    def known_devices(self) -> tuple[UsageDevice, ...]:
-        """Return the devices that generate-cdi recorded."""
-        from gpuhook.vendors.nvidia.usage import nvidia_usage
-
-        return nvidia_usage.recorded_devices()
 
     def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
         """Return the devices of the dump."""

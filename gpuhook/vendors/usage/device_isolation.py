@@ -8,6 +8,16 @@ from dataclasses import dataclass
 # The sharing of a device, and what limits the memory of its containers.
 EXCLUSIVE, TIME_SLICING, MPS, MEMORY_UNITS = "none", "time-slicing", "mps", "memory-units"
 BY_GUARD, BY_MPS, BY_HARDWARE, BY_NOBODY = "guard", "mps", "hardware", "nobody"
+# Sentences for the devices of every vendor.
+GUARDED = (
+    "monitored by the device plugin: it acts on a container above the limit, after a grace period; "
+    "other containers may run out of memory before that"
+)
+WHOLE_MEMORY = "this container has the GPU's entire memory: no other container gets the GPU"
+WHOLE_GPU = "the whole GPU computes for this container"
+NEVER_CHANGES = "it never changes"
+LESS_TIME = "time: less with more busy containers"
+ALONE = "no other container is on the GPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +45,7 @@ class SharedUse:
 
     `is_part`: the device is a MIG instance or a partition, and `profile` its kind, "" if unknown.
     `is_oversubscribed`: the limits add up to more than the device has. `limit` is the container's
-    limit as a text, "3776Mi a replica", "" for none, and `unheld` is why it is not enforced.
+    limit as a text, "3776Mi a replica", "" for none, and `unenforced` is why it is not enforced.
     """
 
     sharing: str
@@ -44,4 +54,4 @@ class SharedUse:
     profile: str = ""
     is_oversubscribed: bool = False
     limit: str = ""
-    unheld: str = ""
+    unenforced: str = ""

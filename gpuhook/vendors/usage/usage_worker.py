@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE = 10.0  # seconds; without persistence mode, NVML initialises each GPU when it starts
+SECONDS = 10.0  # without persistence mode, NVML initialises each GPU when it starts
 
 
 class UsageWorker:
@@ -31,7 +31,7 @@ class UsageWorker:
         self._trouble: GpuhookError | None = None
         self._worker: Worker | None = None
         try:
-            self._worker = Worker(make, PATIENCE)
+            self._worker = Worker(make, SECONDS)
         except (GpuhookError, NoAnswerError) as error:
             self._trouble = self._fault(error)
 

@@ -160,7 +160,7 @@ def test_driver_that_blocks_its_readers_does_not_affect_the_other(
         answer.wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(AmdVendor, "patience", 0.01)
+        patch.setattr(AmdVendor, "deadline", 0.01)
         patch.setattr(AmdVendor, "plugin_part", blocked)
         found = [node_snapshot.take(launch(node), Configuration()) for _ in range(3)]
     assert [one.parts for one in found] == [first.parts[:1]] * 3

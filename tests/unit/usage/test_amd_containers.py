@@ -287,7 +287,7 @@ def test_one_vendor_hangs(
 ) -> None:
     """The rows of the other one remain, with a warning that names the fault."""
     assert mixed.node.gpus
-    monkeypatch.setattr(usage_worker, "PATIENCE", 0.5)
+    monkeypatch.setattr(usage_worker, "SECONDS", 0.5)
     running.start("one", ["/dev/dri/renderD130"])
     with monkeypatch.context() as patch:
         patch.setattr(nvidia_usage, "_reader", lambda *_: time.sleep(60))

@@ -315,7 +315,7 @@ def test_hanging_driver_is_a_warning(
     running.start("one", ["/dev/nvidia0"])
     os.mkfifo(place / "profile")  # a FIFO without a writer blocks the driver
     monkeypatch.setenv("NVML_STUB_PROFILE", str(place / "profile"))
-    monkeypatch.setattr(usage_worker, "PATIENCE", 0.3)
+    monkeypatch.setattr(usage_worker, "SECONDS", 0.3)
     shown = ps(node)
     assert shown.exit_code == 0
     assert shown.stdout.splitlines()[1].startswith("one ")

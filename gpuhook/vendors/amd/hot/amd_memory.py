@@ -18,7 +18,7 @@ _RENDER = amd_words.DRM + "renderD"
 
 
 class AmdMemory:
-    """Whose devices are PCI addresses and partitions, and whose memory the kernel limits."""
+    """AMD: device ids are PCI addresses and names of partitions; the kernel limits memory."""
 
     domain = amd_words.VENDOR
     vocabulary = amd_words.VOCABULARY

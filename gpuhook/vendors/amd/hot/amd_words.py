@@ -73,8 +73,3 @@ def is_node(path: str) -> bool:
 def is_gpu_node(path: str) -> bool:
     """Return whether `path` is the node of one GPU or partition, not that of all of them."""
     return is_node(path) and path != KFD
-
-
-def is_card(path: str) -> bool:
-    """Return whether `path` is the node of a GPU's displays, which computing does not need."""
-    return path.startswith(DRM + "card")

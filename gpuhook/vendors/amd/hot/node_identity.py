@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which GPU or partition a DRM node is of, as text that the ledger keeps.
 
-The driver numbers its nodes when it is loaded, and another partition mode gives a node more or less
-of its GPU. So the name of a node alone does not say what a running container was given:
+The driver numbers its nodes when it is loaded, and a change of the partition mode gives a node more
+or less of its GPU. The name of a node alone does not identify what a running container has:
 
     0000:05:00.0 in SPX/NPS1
     amdgpu_xcp_3 of 0000:05:00.0 in CPX/NPS4

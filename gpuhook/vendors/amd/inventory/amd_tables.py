@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from gpuhook.vendors.amd.hot.amd_words import KFD
-from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory
+from gpuhook.vendors.amd.inventory import amd_dump, inventory_worker
 from gpuhook.vendors.inventory.vendor_inventory import (
     InventoryTable,
     VendorInventory,
@@ -36,7 +36,7 @@ def read(place: NodePlace) -> VendorInventory | None:
     dev_root = place.dev_root or place.host_root
     has_kfd = os.path.exists(dev_root.rstrip("/") + KFD)
     dev_root = dev_root if has_kfd else place.host_root
-    return of_node(patient_inventory.read(place.host_root, dev_root))
+    return of_node(inventory_worker.read(place.host_root, dev_root))
 
 
 def of_document(document: dict[str, Any], file: str) -> VendorInventory | None:

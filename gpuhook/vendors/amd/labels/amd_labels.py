@@ -13,12 +13,12 @@ labels.
 from __future__ import annotations
 
 import re
-import string
 from collections import Counter
 from dataclasses import replace
 
 from gpuhook.vendors.amd.hot.amd_words import KIND
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDriver
+from gpuhook.vendors.labels.label_text import MAX_LENGTH, VALID
 from gpuhook.vendors.labels.vendor_labels import VendorLabels
 
 TYPE_CHECKING = False
@@ -40,8 +40,6 @@ OWNED = rf"(?:beta\.)?{re.escape(KIND)}\.(?:{'|'.join(KINDS)})(?:\..+)?"
 FIRMWARE = re.escape(BETA) + r"firmware\..+"
 
 _MIB = 1 << 20
-_MAX_LENGTH = 63  # of a value, and of a name without its prefix
-_INNER = frozenset(string.ascii_letters + string.digits + "-_.")
 _REPLACED = str.maketrans({" ": "_", "/": "_"})
 
 
@@ -82,7 +80,7 @@ def labels(
             values |= _firmware(firmware)
         else:
             text = _of_node(kind, node, gpus)
-            values |= {} if text is None else {STABLE + kind: _value(text, _MAX_LENGTH)}
+            values |= {} if text is None else {STABLE + kind: _value(text, MAX_LENGTH)}
     return VendorLabels(values, OWNED, is_owner=True, warnings=tuple(warnings))
 
 
@@ -111,14 +109,14 @@ def _counted(kind: str, counts: Mapping[object, int], warnings: list[str]) -> di
     for own, count in counts.items():
         if own is None:
             continue
-        text = _value(str(own), _MAX_LENGTH)
+        text = _value(str(own), MAX_LENGTH)
         if text:
             fitting[text] += count
         else:
             warnings.append(f"the label {STABLE}{kind} is omitted: {own!a} has no valid character")
     counters: Counter[str] = Counter()
     for text, count in fitting.items():
-        counters[f"{kind}.{_value(text, _MAX_LENGTH - len(f'gpu.{kind}.'))}"] += count
+        counters[f"{kind}.{_value(text, MAX_LENGTH - len(f'gpu.{kind}.'))}"] += count
     shown = {name: str(count) for name, count in counters.items()}
     only = {kind: next(iter(fitting))} if len(fitting) == 1 else {}
     return _named(BETA, shown | only) | _named(STABLE, only or shown)
@@ -134,7 +132,7 @@ def _value(text: str, limit: int) -> str:
     >>> _value("AMD Instinct MI250X / MI250 (MCM)", 63)
     'AMD_Instinct_MI250X___MI250_MCM'
     """
-    kept = "".join(c for c in text.strip().translate(_REPLACED) if c in _INNER)
+    kept = "".join(c for c in text.strip().translate(_REPLACED) if c in VALID)
     return kept.strip("-_.")[:limit].rstrip("-_.")
 
 

@@ -11,7 +11,7 @@ from gpuhook.host.hot import state
 from gpuhook.vendors.amd.hot import amd_sysfs, amd_words
 from gpuhook.vendors.amd.hot.amd_plan_node import AmdPlanNode
 from gpuhook.vendors.amd.hot.amd_words import DRM
-from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory
+from gpuhook.vendors.amd.inventory import amd_dump, inventory_worker
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDriver
 from gpuhook.vendors.amd.spec import amd_selection, amd_spec
 from gpuhook.vendors.inventory.gpu_summary import GpuSummary, ProofDevice, ProofWay
@@ -52,7 +52,7 @@ def describe(choices: SpecChoices) -> DescribedDevices:
     if choices.inventory is not None:
         node = amd_dump.load(choices.inventory)
     else:
-        node = patient_inventory.read(choices.host_root, choices.dev_root)
+        node = inventory_worker.read(choices.host_root, choices.dev_root)
     return amd_spec.describe(node, choices)
 
 
@@ -72,7 +72,7 @@ def summary(host_root: str) -> GpuSummary | None:
     """Return the GPUs of a node, None without any; a container shows its render nodes."""
     if absence(host_root):
         return None
-    node = patient_inventory.read(host_root, host_root)
+    node = inventory_worker.read(host_root, host_root)
     driver = node.driver or AmdDriver()
     version = driver.version or driver.kernel or ""
     counts = Counter(gpu.name or f"AMD GPU {gpu.device_id or ''}".rstrip() for gpu in node.gpus)

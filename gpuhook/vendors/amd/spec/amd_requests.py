@@ -2,7 +2,7 @@
 """What requests of containers for AMD GPUs mean (request_interface.py).
 
 No variable of an image requests GPUs or requires a version of the driver, and the driver has no
-capabilities. What is wrong with a name, its fault says.
+capabilities. The fault of a wrong name has the reason.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from gpuhook.vendors.amd.hot import amd_sysfs
-from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory
+from gpuhook.vendors.amd.inventory import amd_dump, inventory_worker
 from gpuhook.vendors.inventory.support_facts import SupportFacts
 
 _KFD, _GPUS = amd_sysfs.TOPOLOGY, amd_sysfs.DRIVER + "/*"
@@ -45,7 +45,7 @@ def support_facts() -> SupportFacts:
 
 def support_inventory(host_root: str, dev_root: str) -> dict[str, Any] | None:
     """Return the inventory without serial numbers, None without a driver."""
-    node = patient_inventory.read(host_root, dev_root)
+    node = inventory_worker.read(host_root, dev_root)
     if node.driver is None:
         return None
     section = amd_dump.section(node)

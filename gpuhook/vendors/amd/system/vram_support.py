@@ -12,7 +12,7 @@ import os
 from gpuhook.containers.warm.driver_limit import DMEM
 from gpuhook.kernel import cgroup, dmem
 from gpuhook.vendors.amd.hot import amd_memory, amd_sysfs
-from gpuhook.vendors.amd.inventory import patient_inventory
+from gpuhook.vendors.amd.inventory import inventory_worker
 from gpuhook.vendors.usage.limit_device import LimitDevice, LimitSupport
 
 _NO_DRIVER = "this node has no amdgpu driver"
@@ -22,7 +22,7 @@ _GUARD = "until then, the device plugin's guard can monitor the memory"
 
 def limit_devices(host_root: str) -> list[LimitDevice]:
     """Return the GPUs and partitions of a node."""
-    node = patient_inventory.read(host_root, host_root)
+    node = inventory_worker.read(host_root, host_root)
     return [
         LimitDevice(
             device.id,

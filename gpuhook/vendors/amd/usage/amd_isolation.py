@@ -9,7 +9,17 @@ processes in time slices.
 from __future__ import annotations
 
 from gpuhook.request.memory_request import BY_KERNEL
-from gpuhook.vendors.usage.device_isolation import BY_GUARD, EXCLUSIVE, Isolation
+from gpuhook.vendors.usage.device_isolation import (
+    ALONE,
+    BY_GUARD,
+    EXCLUSIVE,
+    GUARDED,
+    LESS_TIME,
+    NEVER_CHANGES,
+    WHOLE_GPU,
+    WHOLE_MEMORY,
+    Isolation,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +28,7 @@ if TYPE_CHECKING:
 _BY = {
     BY_KERNEL: "enforced by the kernel's dmem controller: an allocation above it fails, but only "
     "in this container; it is one limit for all partitions of the card, and for VRAM only",
-    BY_GUARD: "monitored by the device plugin: it acts on a container above the limit, after a "
-    "grace period; other containers may run out of memory before that",
+    BY_GUARD: GUARDED,
 }
 _UNLIMITED = (
     "not limited: one container can use all of it, and the allocations of others fail; a memory "
@@ -34,22 +43,22 @@ def isolation_of(use: SharedUse) -> Isolation:
     return Isolation(
         memory=_memory(use, is_alone=is_alone),
         compute=_compute(use, is_alone=is_alone),
-        stability="it never changes"
+        stability=NEVER_CHANGES
         if is_alone
-        else "time: less with more busy containers; memory: the free rest, up to a limit",
+        else f"{LESS_TIME}; memory: the free rest, up to a limit",
         crash=_crash(use, is_alone=is_alone),
     )
 
 
 def _memory(use: SharedUse, *, is_alone: bool) -> str:
     if use.limit:
-        why = f" ({use.unheld})" if use.unheld else ""
+        why = f" ({use.unenforced})" if use.unenforced else ""
         by = _BY.get(use.memory_by, f"which is not enforced{why}")
         return f"limited to {use.limit}, {by}"
     if not is_alone:
         return _UNLIMITED
     if not use.is_part:
-        return "this container has the GPU's entire memory: no other container gets the GPU"
+        return WHOLE_MEMORY
     if use.profile.lower().endswith(_OWN_CHANNELS):
         return "the partition has its own part of the memory, on its own channels"
     return "the partition has its part of the memory; in NPS1, all partitions share the channels"
@@ -61,15 +70,16 @@ def _compute(use: SharedUse, *, is_alone: bool) -> str:
             "in time slices for the queues of the busy processes; HSA_CU_MASK limits a program "
             "that respects it"
         )
-    what = "the partition has its own compute units" if use.is_part else "the whole GPU computes"
-    return f"{what} for this container"
+    if use.is_part:
+        return "the partition has its own compute units for this container"
+    return WHOLE_GPU
 
 
 def _crash(use: SharedUse, *, is_alone: bool) -> str:
     if use.is_part:
         return "a fault that resets the GPU ends the programs on all of its partitions"
     if is_alone:
-        return "no other container is on the GPU"
+        return ALONE
     return (
         "mostly none, each process has its own address space; a fault that resets the GPU ends all "
         "of its users"

@@ -8,7 +8,7 @@ from functools import partial
 
 from gpuhook.host.hot import state
 from gpuhook.vendors.amd.hot import amd_sysfs
-from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory, sysfs_inventory
+from gpuhook.vendors.amd.inventory import amd_dump, inventory_worker, sysfs_inventory
 from gpuhook.vendors.amd.usage import amd_usage
 from gpuhook.vendors.usage import usage_worker
 from gpuhook.vendors.usage.usage_device import UsageLook
@@ -39,12 +39,6 @@ def opened() -> Iterator[Callable[[], UsageLook]]:
         yield worker.look
 
 
-def known_devices() -> tuple[UsageDevice, ...]:
-    """Return the devices without their usage."""
-    root = state.host_root()
-    return amd_usage.devices(patient_inventory.read(root, root))
-
-
 def file_devices(name: str) -> tuple[UsageDevice, ...]:
     """Return the devices in the inventory file or the profile `name`."""
     return amd_usage.devices(amd_dump.load(name))
@@ -68,4 +62,4 @@ class AmdReader:
 
 
 def _fault(error: NoAnswerError) -> GpuhookError:
-    return patient_inventory.unanswered(error, usage_worker.PATIENCE)
+    return inventory_worker.unanswered(error, usage_worker.SECONDS)

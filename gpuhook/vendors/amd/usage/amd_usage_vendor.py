@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AmdUsageVendor:
-    """The part of AMD."""
+    """Devices in use, the processes and containers on them, and their memory limits."""
 
     @property
     def traces(self) -> ContainerTraces:
@@ -34,12 +34,6 @@ class AmdUsageVendor:
         from gpuhook.vendors.amd.usage import amd_reading
 
         return amd_reading.opened()
-
-    def known_devices(self) -> tuple[UsageDevice, ...]:
-        """Return the devices of sysfs."""
-        from gpuhook.vendors.amd.usage import amd_reading
-
-        return amd_reading.known_devices()
 
     def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
         """Return the devices of the key `amd`."""

@@ -13,14 +13,20 @@ from dataclasses import replace
 
 from gpuhook.request.memory_request import BY_DRIVER
 from gpuhook.vendors.usage.device_isolation import (
+    ALONE,
     BY_GUARD,
     BY_HARDWARE,
     BY_MPS,
     BY_NOBODY,
     EXCLUSIVE,
+    GUARDED,
+    LESS_TIME,
     MEMORY_UNITS,
     MPS,
+    NEVER_CHANGES,
     TIME_SLICING,
+    WHOLE_GPU,
+    WHOLE_MEMORY,
     Isolation,
 )
 
@@ -37,12 +43,12 @@ def isolation_of(use: SharedUse) -> Isolation:
         # An exclusive GPU may have a limit, too.
         if not use.limit:
             return replace(alone, memory=_MEMORY[by]) if by == BY_DRIVER else alone
-        otherwise = _UNHELD_ALONE if by == BY_NOBODY else _MEMORY[by]
+        otherwise = _UNENFORCED_ALONE if by == BY_NOBODY else _MEMORY[by]
         return replace(alone, memory=_limited(use, otherwise))
     kept = _OVERSUBSCRIBED if use.is_oversubscribed and by != BY_NOBODY else _KEPT[by]
     memory = _MEMORY[by]
     if use.limit:
-        memory = _limited(use, _UNHELD if by == BY_NOBODY else memory)
+        memory = _limited(use, _UNENFORCED if by == BY_NOBODY else memory)
     return Isolation(
         memory=memory,
         compute=_COMPUTE[use.sharing],
@@ -55,29 +61,23 @@ def _limited(use: SharedUse, enforcement: str) -> str:
     """Return the sentence on limited memory: the amount, and what enforces it or why not."""
     if use.memory_by != BY_NOBODY:
         return f"limited to {use.limit}, {enforcement}"
-    why = f" ({use.unheld})" if use.unheld else ""
+    why = f" ({use.unenforced})" if use.unenforced else ""
     return f"limited to {use.limit}, which is not enforced{why}: {enforcement}"
 
 
-_UNHELD = "one container can use all of it, and the allocations of others fail"
-_UNHELD_ALONE = "the container can use all of the device's memory"
-_WHOLE = Isolation(
-    memory="this container has the GPU's entire memory: no other container gets the GPU",
-    compute="the whole GPU computes for this container",
-    stability="it never changes",
-    crash="no other container is on the GPU",
-)
+_UNENFORCED = "one container can use all of it, and the allocations of others fail"
+_UNENFORCED_ALONE = "the container can use all of the device's memory"
+_WHOLE = Isolation(memory=WHOLE_MEMORY, compute=WHOLE_GPU, stability=NEVER_CHANGES, crash=ALONE)
 _INSTANCE = Isolation(
     memory="enforced by the hardware: the instance has its own memory",
     compute="the instance has its own multiprocessors and caches",
-    stability="it never changes",
+    stability=NEVER_CHANGES,
     crash="none: faults are confined to their instance, except those of the whole GPU",
 )
 _MEMORY = {
     BY_DRIVER: "enforced by the driver, once the runtime has set the limit: an allocation above "
     "it fails, but only in this container",
-    BY_GUARD: "monitored by the device plugin: it acts on a container above the limit, after a "
-    "grace period; other containers may run out of memory before that",
+    BY_GUARD: GUARDED,
     BY_MPS: "enforced by the MPS server, for each client process: a container with two processes "
     "has twice the limit",
     BY_HARDWARE: "enforced by the hardware: the instance has its own memory",
@@ -92,7 +92,7 @@ _COMPUTE = {
     "their number of units",
 }
 _TIME = {
-    **dict.fromkeys((TIME_SLICING, MEMORY_UNITS), "time: less with more busy containers"),
+    **dict.fromkeys((TIME_SLICING, MEMORY_UNITS), LESS_TIME),
     MPS: "threads: at most the percentage, less if other containers are busy",
 }
 _KEPT = {

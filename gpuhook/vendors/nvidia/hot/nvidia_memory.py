@@ -18,7 +18,7 @@ FIRST_BRANCH = 615  # the driver branch of CUDA 13.4, the first with memory limi
 
 
 class NvidiaMemory:
-    """Whose GPUs and MIG instances have UUIDs, and whose driver sets limits through NVML."""
+    """NVIDIA: GPUs and MIG instances have UUIDs; the driver sets limits through NVML."""
 
     domain = vocabulary.VENDOR
     vocabulary = vocabulary.VOCABULARY

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from gpuhook.host.worker import NoAnswerError
     from gpuhook.vendors.nvidia.usage.nvml_reader import NvmlReader
-    from gpuhook.vendors.usage.usage_device import UsageDevice
 
 _NO_LIBRARY = "GH1200"
 
@@ -44,13 +43,11 @@ def reader(library: str) -> UsageWorker:
     return UsageWorker(partial(_reader, library, state.host_root()), no_answer)
 
 
-def recorded_devices() -> tuple[UsageDevice, ...]:
-    """Return the devices that generate-cdi recorded."""
-    return nvidia_devices.of_node(nvidia_devices.recorded_node())
-
-
 def _with_devices(look: UsageLook) -> UsageLook:
-    return look if look.devices else replace(look, devices=recorded_devices())
+    """Return a look without devices with those that generate-cdi recorded."""
+    if look.devices:
+        return look
+    return replace(look, devices=nvidia_devices.of_node(nvidia_devices.recorded_node()))
 
 
 def _reader(library: str, host_root: str) -> NvmlReader:
@@ -62,7 +59,7 @@ def _reader(library: str, host_root: str) -> NvmlReader:
 def no_answer(error: NoAnswerError, seconds: float | None = None) -> GpuhookError:
     """Return the fault for a call without an answer within `seconds`, those of UsageWorker."""
     if error.how == LATE:
-        limit = usage_worker.PATIENCE if seconds is None else seconds
+        limit = usage_worker.SECONDS if seconds is None else seconds
         return fault("GH1256", seconds=f"{limit:g}")
     if error.how == UNSTARTED:
         return fault("GH1258", reason=error.reason)

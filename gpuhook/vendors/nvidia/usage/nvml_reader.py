@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory, utilization and processes of each GPU and MIG instance, from NVML.
 
-NVML's calls may never return: driver_reading.py calls this in a child process.
+NVML's calls may never return: nvidia_usage.py makes them in a child process.
 """
 
 from __future__ import annotations

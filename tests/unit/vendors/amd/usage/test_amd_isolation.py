@@ -25,7 +25,7 @@ GPU = "0000:05:00.0"
     [(BY_KERNEL, "dmem"), (BY_GUARD, "monitored"), (BY_NOBODY, "not enforced (no controller)")],
 )
 def test_a_limit_has_its_enforcement(sharing: str, by: str, words: str) -> None:
-    use = SharedUse(sharing, by, limit="3Gi", unheld="no controller")
+    use = SharedUse(sharing, by, limit="3Gi", unenforced="no controller")
     assert isolation_of(use).memory.startswith("limited to 3Gi, ")
     assert words in isolation_of(use).memory
 

@@ -83,7 +83,7 @@ def test_limit_is_shown_with_its_enforcement(sharing: str, by: str, *, is_mig: b
             is_part=is_mig,
             memory_by=by,
             limit="3Gi",
-            unheld="driver 580 is older than r615",
+            unenforced="driver 580 is older than r615",
         )
     )
     assert told.memory.startswith("limited to 3Gi, ")
