@@ -33,8 +33,8 @@ def claim(
     own_id: str = "",
     *,
     is_dry: bool = False,
-) -> None:
-    """Raise GH1063 if a device of `grants` is exclusive and another container has it.
+) -> bool:
+    """Return whether a device of `grants` is exclusive; GH1063 if another container has it.
 
     The container of `own_bundle` and `own_id`, of which "" is unknown, is no other one. Unless this
     is a dry run, no other process can claim devices until this one has ended, after it has entered
@@ -43,7 +43,7 @@ def claim(
     """
     wanted = [(one, names) for one, grant in grants if (names := _exclusive(one, grant))]
     if not wanted:
-        return
+        return False
     if not is_dry:
         _lock()
     for entry in ledger.living():
@@ -55,6 +55,7 @@ def claim(
                 name = min(shared, key=lambda one: (len(one), one))
                 holder = entry.get("pod") or entry["id"]
                 raise fault("GH1063", device=f"{context.node.kind}={name}", holder=holder)
+    return True
 
 
 def _is_of(entry: dict[str, Any], bundle: str, identity: str) -> bool:

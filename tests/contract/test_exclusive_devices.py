@@ -123,6 +123,24 @@ def test_container_that_was_never_created_has_no_device(
     assert done.rc == 0, done
 
 
+def test_container_without_an_entry_is_refused(
+    whole: AmdInstallation, bundle_of: Bundles, tmp_path: Path
+) -> None:
+    """Other containers would not know that it has the device."""
+    exclusive(whole, "amd.com/gpu=2")
+    (whole.state / "containers").write_text("no directory", encoding="utf-8")
+    made = bundle_of("debian", ["/probe"], asks_amd("2"))
+    before = made.file.read_bytes()
+    refused = whole.run(made)
+    assert refused.rc != 0
+    assert "error GH1410" in refused.stderr
+    assert made.file.read_bytes() == before
+    hooked = sleeping(tmp_path, env=asks_amd("2"), hooks=prestart(whole))
+    with whole.lifecycle(hooked) as container:
+        assert "GH1410" in container.create().stderr
+    assert whole.run(bundle_of("debian", ["/probe"], asks_amd("3"))).rc == 0
+
+
 def test_attach_knows_its_container(whole: AmdInstallation, tmp_path: Path) -> None:
     """The engine may name the bundle by a link, and two containers may have one bundle."""
     exclusive(whole, "all")
