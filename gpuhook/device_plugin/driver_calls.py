@@ -8,6 +8,7 @@ threads of gRPC, so it does not fork: the calls are made in daemon threads.
 from __future__ import annotations
 
 import os
+import time
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -25,20 +26,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _callers: dict[tuple[str, str], Thread] = {}  # the last one of each vendor and purpose
+_started: dict[tuple[str, str], float] = {}  # when, in seconds of the monotonic clock
 
 
 def call_driver(vendor: Vendor, purpose: str, call: Callable[[], T]) -> T:
     """Return what `call` returns; raises what it raises, and vendor.no_answer() after the deadline.
 
     A thread that the kernel blocks cannot be ended: until it ends, another call for the same
-    purpose fails at once.
+    purpose fails as soon as the deadline of the first has passed.
     """
     if vendor.deadline is None:
         return call()
     key = vendor.domain, purpose
     before = _callers.get(key)
-    if before is not None and before.is_alive():
-        raise _no_answer(vendor, before, vendor.deadline)
+    if before is not None:
+        before.join(max(0.0, _started[key] + vendor.deadline - time.monotonic()))
+        if before.is_alive():
+            raise _no_answer(vendor, before, vendor.deadline)
     answers: SimpleQueue[tuple[T | None, Exception | None]] = SimpleQueue()
 
     def run() -> None:
@@ -49,8 +53,8 @@ def call_driver(vendor: Vendor, purpose: str, call: Callable[[], T]) -> T:
 
     context = copy_context()
     thread = Thread(target=context.run, args=(run,), name=f"gpuhook-{purpose}", daemon=True)
-    _callers[key] = thread
     thread.start()
+    _started[key], _callers[key] = time.monotonic(), thread
     try:
         result, error = answers.get(timeout=vendor.deadline)
     except Empty:

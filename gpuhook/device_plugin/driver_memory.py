@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from gpuhook.device_plugin import driver_calls
+from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource
 
 TYPE_CHECKING = False
@@ -13,7 +17,12 @@ if TYPE_CHECKING:
 def free_memory(snapshot: NodeSnapshot, uuid: str, host_root: str) -> int | None:
     """Return the free bytes of a device of any vendor, None if unknown."""
     for part in () if snapshot.is_dump else snapshot.parts:
-        free = vendor_of_resource(part.domain).free_memory(part, uuid, host_root)
+        vendor = vendor_of_resource(part.domain)
+        read = partial(vendor.free_memory, part, uuid, host_root)
+        try:
+            free = driver_calls.call_driver(vendor, "memory", read)
+        except GpuhookError:  # the driver does not answer; health reports it
+            continue
         if free is not None:
             return free
     return None

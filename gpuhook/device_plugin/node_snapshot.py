@@ -85,9 +85,23 @@ def take(launch: Launch, configuration: Configuration) -> NodeSnapshot:
     return NodeSnapshot(
         places,
         is_dump=launch.inventory is not None,
-        parts=present or parts,
+        parts=present or _absent(parts, errors),
         failures=_failures(errors),
         tokens={part.domain: part.token for part in parts},
+    )
+
+
+def _absent(parts: Iterable[VendorPart], errors: Mapping[str, Exception]) -> tuple[VendorPart, ...]:
+    """Return the parts of a node that has no hardware of these vendors.
+
+    If the driver of another vendor does not answer, its error is the reason, not that theirs is
+    missing.
+    """
+    known = (error for error in errors.values() if isinstance(error, GpuhookError))
+    reason = next(known, None)
+    return tuple(
+        part if reason is None or part.error is None else replace(part, error=reason)
+        for part in parts
     )
 
 

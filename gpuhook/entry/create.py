@@ -80,6 +80,7 @@ class Create:
         self._trouble = trouble
         self._work = work or rootfs_jobs.RootfsWork()
         self._hook = hook
+        self._is_exclusive = False  # one of the container's devices
         self._began = time.monotonic()
 
     def edit(self, path: str, raw: bytes, low_level: str) -> None:
@@ -93,7 +94,12 @@ class Create:
         if edited.is_changed:
             files.replace(path, fastjson.dumps(spec, raw))
         if edited.route or self.log.warnings:
-            self._enter_in_ledger(spec, edited, low_level)
+            trouble = self._enter_in_ledger(spec, edited, low_level)
+            if trouble is not None and self._is_exclusive:
+                files.replace(path, raw)
+                raise trouble  # other containers would not know that it has the device
+            if trouble is not None:
+                self.log.warning(trouble)
 
     def edited(self, spec: dict[str, Any], low_level: str) -> Edited:
         """Edit `spec` if it requests GPUs, and do the jobs of the edits; returns the result.
@@ -173,7 +179,7 @@ class Create:
         command, grants = self.command, [(context, one.grant) for context, one in given]
         is_dry = not command.identity
         own = os.path.abspath(command.bundle) if is_dry and command.bundle else ""
-        exclusive_devices.claim(grants, own, is_dry=is_dry)
+        self._is_exclusive = exclusive_devices.claim(grants, own, is_dry=is_dry)
 
     def _enforce(self, spec: dict[str, Any], injection: Injection, engine: list[Jobs]) -> None:
         """Enforce the container's requirements of the driver."""
@@ -230,13 +236,16 @@ class Create:
             spec, nodes, names, self.context, self.launcher, root=root, hook=self._hook
         )
 
-    def _enter_in_ledger(self, spec: dict[str, Any], edited: Edited, low_level: str) -> None:
+    def _enter_in_ledger(
+        self, spec: dict[str, Any], edited: Edited, low_level: str
+    ) -> GpuhookError | None:
+        """Return GH1410 if the container's entry cannot be written."""
         command = self.command
         if not ledger.is_id(command.identity):
-            return  # the runtime will refuse the id
+            return None  # the runtime will refuse the id
         root = command.root or state.runtime_root(low_level)
         if os.path.isdir(os.path.join(root, command.identity)):
-            return  # the runtime will refuse an id in use; its entry is kept
+            return None  # the runtime will refuse an id in use; its entry is kept
         grant = edited.grant or resolve.Grant()
         # Without a route there are only warnings: its nodes are not those of a grant.
         nodes = oci_spec.device_paths(spec) if edited.route else []
@@ -265,9 +274,7 @@ class Create:
             from gpuhook.containers.hot import ledger_warnings
 
             entry["warnings"] = ledger_warnings.records(self.log.warnings)
-        trouble = ledger.enter(root, command.identity, entry)
-        if trouble is not None:
-            self.log.warning(trouble)
+        return ledger.enter(root, command.identity, entry)
 
 
 def _with_variables(edits: ContainerEdits, entries: list[str]) -> ContainerEdits:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import errno
 import os
 
-from gpuhook.containers.hot import ledger
+from gpuhook.containers.hot import first_process, ledger
 from gpuhook.errors import fault
-from gpuhook.host.hot import file_lock, state
+from gpuhook.host.hot import file_lock, procfs, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,29 +28,59 @@ _locks: list[int] = []  # until the process ends
 
 
 def claim(
-    grants: Iterable[tuple[VendorContext, Grant]], own_bundle: str = "", *, is_dry: bool = False
-) -> None:
-    """Raise GH1063 if a device of `grants` is exclusive and another container has it.
+    grants: Iterable[tuple[VendorContext, Grant]],
+    own_bundle: str = "",
+    own_id: str = "",
+    *,
+    is_dry: bool = False,
+) -> bool:
+    """Return whether a device of `grants` is exclusive; GH1063 if another container has it.
 
-    The container of `own_bundle`, if it is not "", is no other one. Unless this is a dry run, no
-    other process can claim devices until this one has ended, after it has entered its container in
-    the ledger. Raises OSError if the lock cannot be taken. An unknown device in the setting is a
-    warning.
+    The container of `own_bundle` and `own_id`, of which "" is unknown, is no other one. Unless this
+    is a dry run, no other process can claim devices until this one has ended, after it has entered
+    its container in the ledger. Raises OSError if the lock cannot be taken. An unknown device in
+    the setting is a warning.
     """
     wanted = [(one, names) for one, grant in grants if (names := _exclusive(one, grant))]
     if not wanted:
-        return
+        return False
     if not is_dry:
         _lock()
     for entry in ledger.living():
-        if own_bundle and entry.get("bundle") == own_bundle:
+        if _is_of(entry, own_bundle, own_id):
             continue
         for context, names in wanted:
             shared = names & _names(context, _nodes(entry), entry.get("devices") or ())
-            if shared:
+            if shared and not _has_ended(entry):
                 name = min(shared, key=lambda one: (len(one), one))
                 holder = entry.get("pod") or entry["id"]
                 raise fault("GH1063", device=f"{context.node.kind}={name}", holder=holder)
+    return True
+
+
+def _is_of(entry: dict[str, Any], bundle: str, identity: str) -> bool:
+    """Return whether an entry is of the container with this bundle and id; "" is unknown."""
+    if not (bundle or identity) or identity not in ("", entry["id"]):
+        return False
+    recorded = entry.get("bundle")
+    if bundle in ("", recorded):
+        return True
+    # A runtime reports the bundle without links, the ledger has it as the engine names it.
+    real = os.path.realpath(recorded) if isinstance(recorded, str) and recorded else ""
+    return real == os.path.realpath(bundle)
+
+
+def _has_ended(entry: dict[str, Any]) -> bool:
+    """Return whether the container of an entry has ended although its entry still applies.
+
+    Its runtime may keep its state; a runtime that fails early leaves no state root.
+    """
+    pid, started = entry.get("pid"), entry.get("started")
+    if started is not None and isinstance(pid, int) and procfs.start_time(pid) == started:
+        return False  # also the process that creates it
+    if ledger.is_over(entry):
+        return True
+    return bool(entry["root"]) and first_process.has_exited(entry["root"], entry["id"])
 
 
 def _exclusive(context: VendorContext, grant: Grant) -> frozenset[str]:

@@ -51,8 +51,9 @@ def attach(
     named = names_by_vendor(names, context)
     injections = [_injection(target, one, some, capabilities) for one, some in named]
     if context.settings.exclusive_devices:
-        claimed = [(one, found.grant) for (one, _), found in zip(named, injections, strict=True)]
-        exclusive_devices.claim(claimed, target.found.bundle, is_dry=is_dry)
+        claimed = [(one, made.grant) for (one, _), made in zip(named, injections, strict=True)]
+        found = target.found
+        exclusive_devices.claim(claimed, found.bundle, found.id, is_dry=is_dry)
     grant = Grant.joined([injection.grant for injection in injections])
     todo, held = [job for one in injections for job in one.hook_jobs], target.held
     wanted, hotplug = _hotplug(target, grant, todo)

@@ -58,8 +58,10 @@ def replicas_of(
     """
     prefix = parse.Vocabulary.replicas_env
     found = parse.environment(spec).items()
-    listed = ",".join([value for name, value in found if name.startswith(prefix)])
-    names = dict.fromkeys(name.strip() for name in listed.split(",")[: parse.MAX_NAMES])
+    # Each list has its own bound: a variable of the container does not displace the plugin's.
+    values = [value for name, value in found if name.startswith(prefix)]
+    lists = [value.split(",")[: parse.MAX_NAMES] for value in values]
+    names = dict.fromkeys(name.strip() for listed in lists for name in listed)
     granted = {qualified.partition("=")[2] for qualified in devices}
     wanted = {device for device in map(device_of, names) if device}
     if not wanted <= granted:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,70 @@ def test_all_devices_of_both_vendors(
         assert "GH1063" in both.run(bundle_of("debian", ["/probe"], asks_amd("all"))).stderr
     with wrapped(sleeping(tmp_path / "next", env=asks("0")), both):
         assert "GH1063: nvidia.com/gpu=0 is" in both.run(nvidia).stderr
+
+
+@BOTH
+def test_exited_container_has_no_device(
+    engine: str, cgroup: str, whole: AmdInstallation, bundle_of: Bundles, tmp_path: Path
+) -> None:
+    """CRI-O keeps the runtime's state of a container that has exited until a pod is removed."""
+    exclusive(whole, "all")
+    made = sleeping(tmp_path, env=asks_amd("2"), args=["/bin/true"])
+    with whole.lifecycle(made, engine, cgroup) as container:
+        container.start()
+        eventually(lambda: container.state["status"] == "stopped", "the exit")
+        done = whole.run(bundle_of("debian", ["/probe"], asks_amd("2")), engine, cgroup)
+        assert done.rc == 0, done
+
+
+def test_container_that_was_never_created_has_no_device(
+    whole: AmdInstallation, bundle_of: Bundles, tmp_path: Path
+) -> None:
+    """A runtime that fails early has not made its state root."""
+    exclusive(whole, "all")
+    made = sleeping(tmp_path, env=asks_amd("2"))
+    spec = json.loads(made.file.read_text(encoding="utf-8"))
+    spec["linux"]["namespaces"].append({"type": "bogus"})
+    made.file.write_text(json.dumps(spec), encoding="utf-8")
+    failed = whole.run(made)
+    assert failed.rc != 0
+    assert "bogus" in failed.stderr
+    assert not (made.path / "state").exists()
+    done = whole.run(bundle_of("debian", ["/probe"], asks_amd("2")))
+    assert done.rc == 0, done
+
+
+def test_container_without_an_entry_is_refused(
+    whole: AmdInstallation, bundle_of: Bundles, tmp_path: Path
+) -> None:
+    """Other containers would not know that it has the device."""
+    exclusive(whole, "amd.com/gpu=2")
+    (whole.state / "containers").write_text("no directory", encoding="utf-8")
+    made = bundle_of("debian", ["/probe"], asks_amd("2"))
+    before = made.file.read_bytes()
+    refused = whole.run(made)
+    assert refused.rc != 0
+    assert "error GH1410" in refused.stderr
+    assert made.file.read_bytes() == before
+    hooked = sleeping(tmp_path, env=asks_amd("2"), hooks=prestart(whole))
+    with whole.lifecycle(hooked) as container:
+        assert "GH1410" in container.create().stderr
+    assert whole.run(bundle_of("debian", ["/probe"], asks_amd("3"))).rc == 0
+
+
+def test_attach_knows_its_container(whole: AmdInstallation, tmp_path: Path) -> None:
+    """The engine may name the bundle by a link, and two containers may have one bundle."""
+    exclusive(whole, "all")
+    made = sleeping(tmp_path, env=asks_amd("2"))
+    link = tmp_path / "link"
+    link.symlink_to(made.path)
+    with wrapped(replace(made, path=link), whole) as live:
+        assert live.attach("2")["steps"] == []
+        assert live.gpuhook("explain").rc == 0
+    made = sleeping(tmp_path / "next")
+    with started(made, whole) as live, started(made, whole) as other:
+        live.attach("1")
+        assert live.id in other.refused("GH1063", "attach", "--device", "1")
 
 
 def test_one_of_several_at_once(whole: AmdInstallation, tmp_path: Path) -> None:

@@ -115,7 +115,9 @@ def _outcome(vendor: Vendor, case: SpecCase, root: click.Context) -> SpecCase:
         if case.check is not None:
             case.check(_new_spec(vendor, case, root))
         os.makedirs(os.path.dirname(case.path), 0o755, exist_ok=True)
-        generate_call.run(case.words, vendor.name, root)
+        # The name decides, not a variable with another format.
+        fmt = os.path.splitext(case.path)[1][1:]
+        generate_call.run([*case.words, "--format", fmt], vendor.name, root)
     except (GpuhookError, OSError) as error:
         return replace(case, state=FAILED, error=worded(error))
     return replace(case, state=WRITTEN)

@@ -202,7 +202,7 @@ def living(*, is_swept: bool = False) -> list[dict[str, Any]]:
         if entry is None:
             continue
         alive = is_alive(entry)
-        if is_swept and _is_over(entry, alive):
+        if is_swept and is_over(entry, alive):
             remove(path)
         elif alive is not False:
             entries.append(entry)
@@ -246,8 +246,11 @@ def _is_mounted() -> bool:
         return True
 
 
-def _is_over(entry: dict[str, Any], alive: bool | None) -> bool:
-    """Return whether a writer can remove an entry. Its whole state root may be gone, too."""
+def is_over(entry: dict[str, Any], alive: bool | None = None) -> bool:
+    """Return whether a writer can remove an entry; `alive` is what is_alive() returned.
+
+    Its whole state root may be gone, too.
+    """
     if alive is not None:
         return not alive
     return _is_absent(entry["root"]) and not _is_mounted()

@@ -12,6 +12,7 @@ import os
 import sys
 
 from gpuhook.apply.spec import config_json
+from gpuhook.containers.hot import first_process
 from gpuhook.containers.warm import state_roots
 from gpuhook.containers.warm.process_handle import Process
 from gpuhook.errors import GpuhookError, fault
@@ -220,8 +221,9 @@ def _document(fd: int, name: str, bounds: StateBounds | None) -> dict[str, Any]:
 
 def _of_runc(identity: str, document: dict[str, Any]) -> Found:
     """Return the container of libcontainer's state; the bundle is one of its labels."""
-    found = Found(identity, _pid(document, "init_process_pid"))
-    found.started = _ticks(document, "init_process_start")
+    pid, started = first_process.KEYS["state.json"]
+    found = Found(identity, _pid(document, pid))
+    found.started = _ticks(document, started)
     found.cgroup = _cgroup(document.get("cgroup_paths"))
     config = document.get("config")
     if isinstance(config, dict):
@@ -233,8 +235,9 @@ def _of_runc(identity: str, document: dict[str, Any]) -> Found:
 
 
 def _of_crun(identity: str, document: dict[str, Any]) -> Found:
-    found = Found(identity, _pid(document, "pid"))
-    found.started = _ticks(document, "process-start-time")
+    pid, started = first_process.KEYS["status"]
+    found = Found(identity, _pid(document, pid))
+    found.started = _ticks(document, started)
     found.root_path = _path(document.get("rootfs"), "rootfs")
     found.bundle = _path(document.get("bundle"), "bundle")
     found.cgroup = _path(document.get("cgroup-path"), "cgroup-path")

@@ -111,7 +111,7 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
         if known is not None:
             route = str(known.get("route"))
             return [f"nothing to do: {_GIVEN_BY.get(route, 'it has GPUs already')}"]
-        _claim(given, context, is_dry=is_dry)
+        is_exclusive = _claim(given, context, is_dry=is_dry)
         if not is_dry:
             state.require_not_begun()
         with hotplug_plan.open_live(process, hook_root.place_of_root(process, state), spec) as held:
@@ -123,19 +123,20 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
             plan.execute(held)
             entry = _limited_entry(state, process, requests, grant, context)
             entry["live"] = _live_record(wanted.edits, todo, held.made)
-    _enter(state, entry, began, log)
+    _enter(state, entry, began, log, is_required=is_exclusive)
     return []
 
 
 def _claim(
     given: list[tuple[VendorContext, Injection]], context: PlanContext, *, is_dry: bool
-) -> None:
-    """Raise GH1063 for an exclusive device of another container."""
-    if context.settings.exclusive_devices:
-        from gpuhook.entry import exclusive_devices  # few nodes have any
+) -> bool:
+    """Return whether a device is exclusive; GH1063 if another container has it."""
+    if not context.settings.exclusive_devices:
+        return False
+    from gpuhook.entry import exclusive_devices  # few nodes have any
 
-        grants = [(one, injection.grant) for one, injection in given]
-        exclusive_devices.claim(grants, is_dry=is_dry)
+    grants = [(one, injection.grant) for one, injection in given]
+    return exclusive_devices.claim(grants, is_dry=is_dry)
 
 
 def _limited_entry(
@@ -295,9 +296,19 @@ def _keep_warnings(state: HookState, log: EngineLog) -> None:
     oci_state.keep_warnings(state, log, made)
 
 
-def _enter(state: HookState, entry: dict[str, Any], began: float, log: EngineLog) -> None:
+def _enter(
+    state: HookState,
+    entry: dict[str, Any],
+    began: float,
+    log: EngineLog,
+    *,
+    is_required: bool = False,
+) -> None:
+    """Write the entry; a failure is a warning, or raised if the entry `is_required`."""
     entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
     warning = ledger.enter("", state.id, entry)
+    if warning is not None and is_required:
+        raise warning
     if warning is not None:
         log.warning(warning)
 

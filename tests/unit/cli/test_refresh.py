@@ -310,6 +310,18 @@ def test_force_writes_all_specs_of_gpuhook(here: Here) -> None:
     assert here.spec.stat().st_mtime_ns > before
 
 
+@pytest.mark.parametrize(
+    "variable", ["GPUHOOK_GENERATE_CDI_FORMAT", "NVIDIA_CTK_CDI_GENERATE_OUTPUT_FORMAT"]
+)
+def test_format_is_that_of_the_file(variable: str, here: Here) -> None:
+    """A variable with the other one does not apply to a file that exists."""
+    path = here.specs / "nvidia.json"
+    here.generate("--format", "json", output=path)
+    done = here.call("refresh", "--force", **{variable: "yaml"})
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(path.read_text(encoding="utf-8"))["kind"] == "nvidia.com/gpu"
+
+
 def test_without_a_record_options_are_read_from_the_spec(here: Here) -> None:
     """After a boot /run is empty, and a spec in /etc/cdi remains."""
     path = here.specs.parent / "etc/gpus.yaml"

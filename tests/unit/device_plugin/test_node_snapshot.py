@@ -173,6 +173,28 @@ def test_driver_that_blocks_its_readers_does_not_affect_the_other(
     assert node_snapshot.take(launch(node), Configuration()).parts == first.parts
 
 
+def test_driver_that_hangs_is_the_error_of_a_node_without_nvidia_hardware(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the start of the plugin and later: NVML is not missing there."""
+    amd_tree.build(tmp_path, "mi300x8")
+    options = Launch(
+        host_root=str(tmp_path), node_driver_root=str(tmp_path), node_dev_root=str(tmp_path)
+    )
+    first = node_snapshot.take(options, Configuration())
+    answer = Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(AmdVendor, "deadline", 0.01)
+        patch.setattr(AmdVendor, "plugin_part", lambda *_: answer.wait())
+        hangs = node_snapshot.take(options, Configuration())
+    answer.set()
+    driver_calls._callers["amd.com", "inventory"].join()
+    for found in (hangs, node_snapshot.with_lost(hangs, first)):
+        assert found.error is not None
+        assert "the amdgpu driver did not answer" in found.error.message
+        assert not found.is_whole
+
+
 def test_node_without_nvidia_hardware_lacks_no_driver(tmp_path: Path) -> None:
     amd_tree.build(tmp_path, "mi300x8")
     options = Launch(

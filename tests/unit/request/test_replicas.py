@@ -12,6 +12,7 @@ from gpuhook.cdi import spec_file
 from gpuhook.entry.hooks import apply_hook
 from gpuhook.host.hot.settings import Settings
 from gpuhook.node.kept_log import KeptLog
+from gpuhook.request.parse import MAX_NAMES
 from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import node_json
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
@@ -38,6 +39,13 @@ def test_replicas_of_several_resources() -> None:
     devices = ["nvidia.com/gpu=GPU-1", "amd.com/gpu=0000:05:00.0"]
     found = replicas_of({"process": {"env": env}}, devices, list)
     assert found == ["GPU-1::3", "0000:05:00.0::1"]
+
+
+def test_variable_of_the_container_displaces_none_of_the_plugin() -> None:
+    """Its user may set one with more names than are read."""
+    env = ["GPUHOOK_REPLICAS_A=" + "," * MAX_NAMES, "GPUHOOK_REPLICAS=GPU-1::3"]
+    found = replicas_of({"process": {"env": env}}, ["nvidia.com/gpu=GPU-1"], list)
+    assert found == ["GPU-1::3"]
 
 
 def test_replica_by_another_name_of_its_device() -> None:

@@ -26,64 +26,66 @@ _NODES = amd_sysfs.TOPOLOGY + "/nodes"
 
 def identities(paths: Iterable[str], host_root: str) -> dict[str, str]:
     """Return the identity of each DRM node among `paths` that is the driver's."""
-    known = {path: _identity(path, host_root.rstrip("/")) for path in paths}
+    node = _Node(host_root.rstrip("/"))
+    known = {path: node.identity(path) for path in paths}
     return {path: found for path, found in known.items() if found != _NONE}
 
 
 def changes(recorded: Mapping[str, str], host_root: str) -> list[str]:
     """Return a phrase for each node whose device is not the recorded one."""
-    found = []
+    node, found = _Node(host_root.rstrip("/")), []
     for path, before in recorded.items():
-        now = _identity(path, host_root.rstrip("/"))
+        now = node.identity(path)
         if not _is_same(before, now):
             found.append(f"{path} was {before}, is {now}")
     return found
 
 
-def _identity(path: str, root: str) -> str:
-    name = path.removeprefix(amd_words.DRM)
-    device = amd_sysfs.device_of(f"{root}{amd_sysfs.DRM}/{name}") if name != path else ""
-    if not device or not amd_sysfs.is_served(root, device):
-        return _NONE
-    minor = amd_sysfs.minor(name, "renderD")
-    if minor is None:
-        return device  # a card: a container also has the render node of the device
-    is_partition = amd_sysfs.partition_id(device) is not None
-    return _partition(root, device, minor) if is_partition else device + _mode(root, device)
+class _Node:
+    """The files of a host root; KFD's are read once, for all partitions."""
 
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._buses: dict[str, str] | None = None
+        self._is_denied = False  # KFD refuses one of its files
 
-def _partition(root: str, device: str, minor: int) -> str:
-    try:
-        bus = _bus(root, minor)
-    except PermissionError:
-        return device
-    if bus is None:
-        return f"{device} {_UNLISTED}"
-    gpu = next((one for one in amd_sysfs.gpu_addresses(root) if one.startswith(bus)), "")
-    return f"{device} of {gpu}{_mode(root, gpu)}" if gpu else device
+    def identity(self, path: str) -> str:
+        root, name = self._root, path.removeprefix(amd_words.DRM)
+        device = amd_sysfs.device_of(f"{root}{amd_sysfs.DRM}/{name}") if name != path else ""
+        if not device or not amd_sysfs.is_served(root, device):
+            return _NONE
+        minor = amd_sysfs.minor(name, "renderD")
+        if minor is None:
+            return device  # a card: a container also has the render node of the device
+        is_partition = amd_sysfs.partition_id(device) is not None
+        return self._partition(device, minor) if is_partition else device + _mode(root, device)
 
+    def _partition(self, device: str, minor: int) -> str:
+        if self._buses is None:
+            self._buses = self._read_buses()
+        bus = self._buses.get(str(minor))
+        if bus is None:
+            return device if self._is_denied else f"{device} {_UNLISTED}"
+        gpus = amd_sysfs.gpu_addresses(self._root)
+        gpu = next((one for one in gpus if one.startswith(bus)), "")
+        return f"{device} of {gpu}{_mode(self._root, gpu)}" if gpu else device
 
-def _bus(root: str, minor: int) -> str | None:
-    """Return how the address of the GPU with a render node begins, None if KFD has none.
-
-    Raises PermissionError if KFD refuses one of its files.
-    """
-    denied = None
-    for name in amd_sysfs.names(root + _NODES):
-        try:
-            lines = amd_sysfs.text(f"{root}{_NODES}/{name}/properties").splitlines()
-        except PermissionError as error:
-            denied = error
-            continue
-        except OSError:
-            continue
-        facts = dict(line.split(" ", 1) for line in lines if " " in line)
-        if facts.get("drm_render_minor") == str(minor):
+    def _read_buses(self) -> dict[str, str]:
+        """Return how the address of the GPU begins, by the minor number of each render node."""
+        found: dict[str, str] = {}
+        for name in amd_sysfs.names(self._root + _NODES):
+            try:
+                text = amd_sysfs.text(f"{self._root}{_NODES}/{name}/properties")
+            except PermissionError:
+                self._is_denied = True
+                continue
+            except OSError:
+                continue
+            facts = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
             domain, location = (_number(facts.get(key)) for key in ("domain", "location_id"))
-            return f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}."
-    if denied is not None:
-        raise denied
-    return None
+            bus = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}."
+            found.setdefault(facts.get("drm_render_minor", ""), bus)
+        return found
 
 
 def _number(text: str | None) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.amd.hot import node_identity
+from gpuhook.vendors.amd.hot import amd_sysfs, node_identity
 from tests.simulated import amd_tree
 from tests.simulated.amd_kfd_tree import UNREADABLE
 from tests.simulated.amd_tree import AmdTree
@@ -42,6 +42,22 @@ def test_identities(whole: AmdTree) -> None:
 def test_partition(divided: AmdTree) -> None:
     found = node_identity.identities([PARTITION], f"{divided.root}/")
     assert found == {PARTITION: f"amdgpu_xcp_2 of {FIRST} in CPX/NPS4"}
+
+
+def test_topology_is_read_once(divided: AmdTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container with all partitions of a node starts as fast as another one."""
+    read: list[str] = []
+    text = amd_sysfs.text
+
+    def counted(path: str) -> str:
+        read.append(path)
+        return text(path)
+
+    monkeypatch.setattr(amd_sysfs, "text", counted)
+    paths = [one.render_path for _, one in divided.node.devices()]
+    assert len(node_identity.identities(paths, str(divided.root))) == len(paths) > 60
+    properties = [path for path in read if path.endswith("/properties")]
+    assert len(properties) == len(set(properties))
 
 
 def test_gpu_without_modes(tmp_path: Path) -> None:
