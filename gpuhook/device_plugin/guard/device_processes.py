@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes on the devices of all vendors.
 
-A vendor that fails has no processes, and does not affect another.
+A vendor that fails, or does not answer in time, has no processes, and does not affect another.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 
+from gpuhook.device_plugin import driver_calls
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource
 from gpuhook.vendors.usage.usage_device import SampleTarget
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.vendors.interfaces.memory_interface import ProcessReader
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 
 class DeviceProcesses:
@@ -55,8 +58,28 @@ class DeviceProcesses:
 def readers(snapshot: NodeSnapshot, host_root: str) -> tuple[ProcessReader, ...]:
     """Return what reads the processes on the devices of a node, () if none can be known."""
     parts = () if snapshot.is_dump else snapshot.parts
-    found = (vendor_of_resource(one.domain).process_reader(one, host_root) for one in parts)
-    return tuple(reader for reader in found if reader is not None)
+    vendors = ((vendor_of_resource(one.domain), one) for one in parts)
+    found = ((vendor, vendor.process_reader(one, host_root)) for vendor, one in vendors)
+    return tuple(_TimedReader(vendor, one) for vendor, one in found if one is not None)
+
+
+class _TimedReader:
+    """A reader with the deadline of its vendor; raises vendor.no_answer() after it."""
+
+    def __init__(self, vendor: Vendor, reader: ProcessReader) -> None:
+        self._vendor = vendor
+        self._reader = reader
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            enter = partial(stack.enter_context, self._reader.opened())
+            driver_calls.call_driver(self._vendor, "processes", enter)
+            yield
+
+    def memory(self, target: SampleTarget) -> Mapping[int, int | None] | None:
+        read = partial(self._reader.memory, target)
+        return driver_calls.call_driver(self._vendor, "processes", read)
 
 
 def targets(resources: Iterable[Resource]) -> dict[str, SampleTarget]:

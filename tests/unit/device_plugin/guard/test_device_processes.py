@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -19,6 +20,7 @@ from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.errors import fault
 from gpuhook.host.hot import state
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
+from gpuhook.vendors.amd.usage.part_processes import KernelProcesses
 from gpuhook.vendors.plugin.plugin_place import PluginPlace
 from gpuhook.vendors.usage.usage_device import SampleTarget
 from tests.simulated import amd_tree, amd_users
@@ -73,6 +75,24 @@ def test_vendor_that_fails_does_not_affect_the_other(tmp_path: Path) -> None:
         assert known.memory(NVIDIA) == {7: GIB}
         assert known.memory(amd) is None
     assert readers(snapshot(tmp_path / "none"), str(tmp_path / "none")) == ()
+
+
+def test_vendor_that_hangs_does_not_stop_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    amd_tree.build(tmp_path, "radeon")
+    answer = Event()
+    monkeypatch.setattr(AmdVendor, "deadline", 0.05)
+    monkeypatch.setattr(KernelProcesses, "_read", lambda _: answer.wait() and {"amd": {8: GIB}})
+    known = DeviceProcesses((*readers(snapshot(tmp_path), str(tmp_path)), Nvml()))
+    try:
+        with known.opened():
+            assert (known.memory("amd"), known.memory(NVIDIA)) == (None, {7: GIB})
+    finally:
+        answer.set()
+    monkeypatch.setattr(AmdVendor, "deadline", 60.0)
+    with known.opened():
+        assert known.memory("amd") == {8: GIB}, "it answers again"
 
 
 def snapshot(root: Path) -> NodeSnapshot:
