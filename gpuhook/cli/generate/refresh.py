@@ -117,14 +117,15 @@ def _outcome(vendor: Vendor, case: SpecCase, root: click.Context) -> SpecCase:
         os.makedirs(os.path.dirname(case.path), 0o755, exist_ok=True)
         # The name decides, not a variable with another format.
         fmt = os.path.splitext(case.path)[1][1:]
-        generate_call.run([*case.words, "--format", fmt], vendor.name, root)
+        words = [*case.words, "--format", fmt]
+        generate_call.run(words, vendor.name, root, is_again=not case.is_new)
     except (GpuhookError, OSError) as error:
         return replace(case, state=FAILED, error=worded(error))
     return replace(case, state=WRITTEN)
 
 
 def _new_spec(vendor: Vendor, case: SpecCase, root: click.Context) -> Compiled:
-    now = generate_call.text(case.words, vendor.name, "json", root)
+    now = generate_call.text(case.words, vendor.name, "json", root, is_again=True)
     return compiled_spec.of_spec(case.path, spec_file.parser(".json")(now.encode(), case.path))
 
 

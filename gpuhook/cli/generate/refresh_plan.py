@@ -61,7 +61,7 @@ def refresh_cases(settings: Settings, root: click.Context, *, is_forced: bool) -
 
 def _remade(vendor: str, root: click.Context, words: Sequence[str], path: str) -> bytes:
     fmt = os.path.splitext(path)[1][1:]
-    return generate_call.text(words, vendor, fmt, root).encode()
+    return generate_call.text(words, vendor, fmt, root, is_again=True).encode()
 
 
 def _older_reader() -> tuple[str, str]:

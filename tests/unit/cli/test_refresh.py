@@ -311,15 +311,27 @@ def test_force_writes_all_specs_of_gpuhook(here: Here) -> None:
 
 
 @pytest.mark.parametrize(
-    "variable", ["GPUHOOK_GENERATE_CDI_FORMAT", "NVIDIA_CTK_CDI_GENERATE_OUTPUT_FORMAT"]
+    ("variable", "value"),
+    [
+        ("GPUHOOK_GENERATE_CDI_FORMAT", "yaml"),
+        ("NVIDIA_CTK_CDI_GENERATE_OUTPUT_FORMAT", "yaml"),
+        ("NVIDIA_CTK_CDI_GENERATE_VENDOR", "example.com"),
+        ("GPUHOOK_GENERATE_CDI_DEVICE_ID", "0"),
+        ("GPUHOOK_GENERATE_CDI_INVENTORY", "t4"),
+    ],
 )
-def test_format_is_that_of_the_file(variable: str, here: Here) -> None:
-    """A variable with the other one does not apply to a file that exists."""
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_variables_do_not_change_a_spec_that_exists(
+    variable: str, value: str, is_noted: bool, here: Here
+) -> None:
     path = here.specs / "nvidia.json"
     here.generate("--format", "json", output=path)
-    done = here.call("refresh", "--force", **{variable: "yaml"})
+    before = json.loads(path.read_text(encoding="utf-8"))
+    if not is_noted:
+        shutil.rmtree(here.state)
+    done = here.call("refresh", "--force", **{variable: value})
     assert done.exit_code == 0, done.stderr
-    assert json.loads(path.read_text(encoding="utf-8"))["kind"] == "nvidia.com/gpu"
+    assert json.loads(path.read_text(encoding="utf-8")) == before
 
 
 def test_without_a_record_options_are_read_from_the_spec(here: Here) -> None:
