@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_callers: dict[tuple[str, str], Thread] = {}  # the last one of each vendor and purpose
-_started: dict[tuple[str, str], float] = {}  # when, in seconds of the monotonic clock
+# The last call of each vendor and purpose, and when it began, in seconds of the monotonic clock.
+_callers: dict[tuple[str, str], tuple[Thread, float]] = {}
 
 
 def call_driver(vendor: Vendor, purpose: str, call: Callable[[], T]) -> T:
@@ -38,9 +38,9 @@ def call_driver(vendor: Vendor, purpose: str, call: Callable[[], T]) -> T:
     if vendor.deadline is None:
         return call()
     key = vendor.domain, purpose
-    before = _callers.get(key)
-    if before is not None:
-        before.join(max(0.0, _started[key] + vendor.deadline - time.monotonic()))
+    if key in _callers:
+        before, began = _callers[key]
+        before.join(max(0.0, began + vendor.deadline - time.monotonic()))
         if before.is_alive():
             raise _no_answer(vendor, before, vendor.deadline)
     answers: SimpleQueue[tuple[T | None, Exception | None]] = SimpleQueue()
@@ -54,7 +54,7 @@ def call_driver(vendor: Vendor, purpose: str, call: Callable[[], T]) -> T:
     context = copy_context()
     thread = Thread(target=context.run, args=(run,), name=f"gpuhook-{purpose}", daemon=True)
     thread.start()
-    _started[key], _callers[key] = time.monotonic(), thread
+    _callers[key] = thread, time.monotonic()
     try:
         result, error = answers.get(timeout=vendor.deadline)
     except Empty:

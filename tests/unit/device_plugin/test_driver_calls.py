@@ -63,5 +63,5 @@ def test_free_memory_of_a_driver_that_hangs_is_unknown(monkeypatch: pytest.Monke
             driver_calls.call_driver(AmdVendor(), "memory", lambda: None)
     finally:
         answer.set()
-    driver_calls._callers["amd.com", "memory"].join()
+    driver_calls._callers["amd.com", "memory"][0].join()
     assert driver_memory.free_memory(here, "0000:05:00.0", "/") == 1 << 30

@@ -169,7 +169,7 @@ def test_driver_that_blocks_its_readers_does_not_affect_the_other(
     kept = node_snapshot.with_lost(found[2], first).parts[1]
     assert (kept.inventory, kept.trouble) == (first.parts[1].inventory, found[2].failures[0])
     answer.set()
-    driver_calls._callers["amd.com", "inventory"].join()
+    driver_calls._callers["amd.com", "inventory"][0].join()
     assert node_snapshot.take(launch(node), Configuration()).parts == first.parts
 
 
@@ -188,7 +188,7 @@ def test_driver_that_hangs_is_the_error_of_a_node_without_nvidia_hardware(
         patch.setattr(AmdVendor, "plugin_part", lambda *_: answer.wait())
         hangs = node_snapshot.take(options, Configuration())
     answer.set()
-    driver_calls._callers["amd.com", "inventory"].join()
+    driver_calls._callers["amd.com", "inventory"][0].join()
     for found in (hangs, node_snapshot.with_lost(hangs, first)):
         assert found.error is not None
         assert "the amdgpu driver did not answer" in found.error.message

@@ -77,7 +77,7 @@ def _edits(
 ) -> ContainerEdits:
     """Return the edits that give a container the nodes at `paths`, as far as the host has them.
 
-    The host restricts them to the groups render and video. Up to version 0.6.0 everybody in the
+    The host restricts them to the groups render and video. Up to version 0.6.0 every user in the
     container may open them. Version 0.7.0 can add the groups to the container's user instead.
     """
     found = [nodes[path] for path in paths if path in nodes]
