@@ -24,7 +24,7 @@ from gpuhook.device_plugin.labels import feature_file
 from gpuhook.device_plugin.labels.label_parts import label_parts, merged
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import DriverError, FileError, GpuhookError
-from gpuhook.host import console
+from gpuhook.host import console, system_mounts
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
@@ -128,6 +128,8 @@ def command(output: str, interval: str | None, oneshot: bool, **options: Any) ->
     given = {name: options.pop(name.replace("-", "_")) for name in _OPTIONS}
     given["interval"] = (interval,) if interval is not None else ()
     given["oneshot"] = ("true",) if oneshot else ()
+    if options["inventory"] is None:
+        system_mounts.require()
     update = _update(given)
     show = _text if output == "text" else partial(_document, output=output)
     if not update.goes_on:
