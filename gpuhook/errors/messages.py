@@ -718,7 +718,7 @@ cannot reach the API server at {where}: {reason}
 the plugin retries; check the pod's network and its service account
 GH1863 RefusedError
 this service account may not {verb} {resource}, which is needed for {feature}
-add a rule to its ClusterRole: apiGroups [""], resources ["{resource}"], verbs ["{verb}"]
+add a rule to its ClusterRole: apiGroups ["{group}"], resources ["{resource}"], verbs ["{verb}"]
 GH1864 HostError
 the API server refused to {verb} {resource} for {feature}: {status} {reason}
 the plugin retries later; 401 means that the token is not accepted

@@ -57,7 +57,7 @@ class Asked(BaseHTTPRequestHandler):
             answer = stand_in.answers.pop(0) if stand_in.answers else stand_in.otherwise
         answer(self)
 
-    do_GET = do_POST = do_PATCH = _take
+    do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _take
 
     def reply(self, found: object, status: int = 200) -> None:
         data = json.dumps(found).encode()

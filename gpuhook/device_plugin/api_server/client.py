@@ -14,6 +14,7 @@ import os
 import socket
 import ssl
 from dataclasses import dataclass
+from http import HTTPStatus
 from urllib.parse import urlencode
 
 from gpuhook.errors import GpuhookError, RefusedError, fault
@@ -32,7 +33,6 @@ MERGE_PATCH = "application/merge-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _MAX_SIZE = 64 << 20
 _MAX_LINE = 4 << 20
-_REFUSED, _GONE = 403, 410
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,26 @@ class Purpose:
     verb: str  # "patch"
     resource: str  # "nodes"
     feature: str  # "labels of the node"
+    group: str = ""  # "resource.k8s.io"
 
 
 class GoneError(Exception):
     """The resourceVersion of a watch is too old: the object must be read again."""
 
 
+class StatusError(Exception):
+    """The HTTP status of a refused call: the cause of GH1863 and GH1864."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
 class ApiServer:
     """Calls of the API server.
 
     They raise GH1862 if it cannot be reached, GH1863 without the permission, GH1864 if it refuses
-    the call for another reason.
+    the call for another reason, for which there are is_missing() and is_conflict().
     """
 
     def __init__(self, access: ApiAccess, timeout: float = TIMEOUT) -> None:
@@ -78,7 +87,25 @@ class ApiServer:
         """Change an object by a merge patch (RFC 7386), and return it."""
         return self._call("PATCH", path, purpose, {"Content-Type": MERGE_PATCH}, body)
 
-    def watch(self, path: str, purpose: Purpose, query: Mapping[str, str], seconds: int) -> Changes:
+    def replace(self, path: str, body: Mapping[str, Any], purpose: Purpose) -> dict[str, Any]:
+        """Replace an object, and return the server's version of it.
+
+        If `body` has a resourceVersion that is not the current one, it is a conflict.
+        """
+        return self._call("PUT", path, purpose, {"Content-Type": "application/json"}, body)
+
+    def delete(self, path: str, purpose: Purpose) -> dict[str, Any]:
+        """Delete an object, and return the server's last version of it or a Status."""
+        return self._call("DELETE", path, purpose, {"Accept": "application/json"})
+
+    def watch(
+        self,
+        path: str,
+        purpose: Purpose,
+        query: Mapping[str, str],
+        seconds: int,
+        accept: str = METADATA_ONLY,
+    ) -> Changes:
         """Watch the objects that `query` selects; the server ends the watch after `seconds`.
 
         Raises GoneError if the resourceVersion of `query` is too old.
@@ -90,7 +117,7 @@ class ApiServer:
             line: socket.socket = (
                 connection.sock
             )  # the connection drops its reference if the server closes
-            answer = self._sent(connection, "GET", _with(path, watching), {"Accept": METADATA_ONLY})
+            answer = self._sent(connection, "GET", _with(path, watching), {"Accept": accept})
             _check(answer, purpose)
             line.settimeout(seconds + self._timeout)
         except (OSError, http.client.HTTPException) as error:
@@ -192,7 +219,7 @@ class Changes:
             raise self._unreachable(error) from error
         if change.get("type") == "ERROR":
             status = change.get("object")
-            if isinstance(status, dict) and status.get("code") == _GONE:
+            if isinstance(status, dict) and status.get("code") == HTTPStatus.GONE:
                 raise GoneError
             raise self._unreachable(ValueError(_message(status)))
         return change
@@ -214,6 +241,21 @@ def is_forbidden(error: GpuhookError) -> bool:
     return isinstance(error, RefusedError)
 
 
+def is_missing(error: GpuhookError) -> bool:
+    """Return whether the object, or its kind in this version of the API, does not exist."""
+    return _status(error) == HTTPStatus.NOT_FOUND
+
+
+def is_conflict(error: GpuhookError) -> bool:
+    """Return whether another version of the object, or an object of that name, exists."""
+    return _status(error) == HTTPStatus.CONFLICT
+
+
+def _status(error: GpuhookError) -> int | None:
+    cause = error.__cause__
+    return cause.status if isinstance(cause, StatusError) else None
+
+
 def _with(path: str, query: Mapping[str, str] | None) -> str:
     return f"{path}?{urlencode(query)}" if query else path
 
@@ -221,13 +263,14 @@ def _with(path: str, query: Mapping[str, str] | None) -> str:
 def _check(answer: http.client.HTTPResponse, purpose: Purpose) -> None:
     if answer.status < http.client.MULTIPLE_CHOICES:
         return
-    if answer.status == _GONE and purpose.verb == "watch":
+    if answer.status == HTTPStatus.GONE and purpose.verb == "watch":
         raise GoneError
     message = _message(_document(answer.read(_MAX_LINE))) or answer.reason
     needed = {"verb": purpose.verb, "resource": purpose.resource, "feature": purpose.feature}
-    if answer.status == _REFUSED:
-        raise fault("GH1863", **needed)
-    raise fault("GH1864", **needed, status=answer.status, reason=message)
+    cause = StatusError(answer.status)
+    if answer.status == HTTPStatus.FORBIDDEN:
+        raise fault("GH1863", **needed, group=purpose.group) from cause
+    raise fault("GH1864", **needed, status=answer.status, reason=message) from cause
 
 
 def _document(data: bytes) -> object:

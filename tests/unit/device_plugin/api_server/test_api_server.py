@@ -13,7 +13,15 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from gpuhook.device_plugin.api_server import node_label
-from gpuhook.device_plugin.api_server.client import MERGE_PATCH, ApiServer, GoneError, is_forbidden
+from gpuhook.device_plugin.api_server.client import (
+    MERGE_PATCH,
+    ApiServer,
+    GoneError,
+    Purpose,
+    is_conflict,
+    is_forbidden,
+    is_missing,
+)
 from gpuhook.device_plugin.api_server.node_events import NodeEvents, event
 from gpuhook.device_plugin.api_server.node_label import CONFIG_LABEL, NodeLabel
 from gpuhook.device_plugin.api_server.service_account import ApiAccess, in_cluster
@@ -129,6 +137,30 @@ def test_other_error_status_has_the_reason_of_the_server(api_stand_in: ApiStandI
             node_label.read_labels(ApiServer(api_stand_in.access), "n1")
         assert code(caught) == "GH1864"
         assert not is_forbidden(caught.value)
+
+
+def test_objects_are_replaced_and_deleted(api_stand_in: ApiStandIn) -> None:
+    """A missing object and a conflict differ from other refusals."""
+    server = ApiServer(api_stand_in.access)
+    path, purpose = "/apis/g/v1/things/a", Purpose("update", "things", "things", "g")
+    api_stand_in.answers = [
+        lambda asked: asked.reply({"spec": asked.body}),
+        lambda asked: asked.reply({"kind": "Status", "status": "Success"}),
+        status(404, "not found"),
+        status(409, "the object has been modified"),
+        status(403, "no"),
+    ]
+    assert server.replace(path, {"x": 1}, purpose) == {"spec": {"x": 1}}
+    assert server.delete(path, purpose)["status"] == "Success"
+    found = []
+    for _ in range(3):
+        with pytest.raises(GpuhookError) as caught:
+            server.replace(path, {}, purpose)
+        found.append((is_missing(caught.value), is_conflict(caught.value), caught.value.hint))
+    assert [one[:2] for one in found] == [(True, False), (False, True), (False, False)]
+    assert 'apiGroups ["g"]' in found[2][2]
+    asked = [(one.command, one.path) for one in api_stand_in.asked]
+    assert asked == [("PUT", path), ("DELETE", path)] + 3 * [("PUT", path)]
 
 
 def test_labels_that_are_not_strings_are_ignored(api_stand_in: ApiStandIn) -> None:
