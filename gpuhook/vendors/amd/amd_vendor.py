@@ -55,6 +55,8 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
         "computeMode": _SLICES,
     }
 
+    dra_driver = "gpu.amd.com"  # AMD's name
+
     @property
     def exporter(self) -> ExporterWords | None:
         from gpuhook.vendors.plugin.vendor_part import ExporterWords

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from gpuhook.vendors.interfaces.doctor_interface import DoctorVendor
+from gpuhook.vendors.interfaces.dra_interface import DraVendor
 from gpuhook.vendors.interfaces.inventory_interface import InventoryVendor
 from gpuhook.vendors.interfaces.memory_interface import LimitVendor
 from gpuhook.vendors.interfaces.plugin_interface import PluginVendor
@@ -26,6 +27,7 @@ class Vendor(
     RequestVendor,
     UsageVendor,
     PluginVendor,
+    DraVendor,
     LimitVendor,
     DoctorVendor,
     Protocol,

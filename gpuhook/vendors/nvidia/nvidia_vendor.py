@@ -49,6 +49,7 @@ class NvidiaVendor(NvidiaInventoryVendor):
     capability_words = nvidia_words.CAPABILITIES
     parse_capabilities = staticmethod(nvidia_words.parse_capabilities)
     exporter: ExporterWords | None = None
+    dra_driver = "gpu.nvidia.com"  # NVIDIA's name, for which claims and classes are written
     usual_resources = (
         r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-[1-7]g\.[0-9]{1,3}gb([.+][a-z0-9.]+)?(\.shared)?)"
     )

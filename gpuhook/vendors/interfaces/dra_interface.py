@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dynamic Resource Allocation: how a vendor's devices look in ResourceSlices."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class DraVendor(Protocol):
+    """A vendor's names for devices in Dynamic Resource Allocation."""
+
+    @property
+    def dra_driver(self) -> str:
+        """The name of the driver, which selectors of claims contain: "gpu.nvidia.com"."""
