@@ -45,7 +45,7 @@ def device(name: str = "gpu-0", **more: Any) -> Object:
 
 def resource_slice(*devices: Object, **spec: Any) -> Object:
     pool = {"name": "node1", "generation": 1, "resourceSliceCount": 1}
-    own = {"driver": "gpu.nvidia.com", "nodeName": "node1", "pool": pool}
+    own: Object = {"driver": "gpu.nvidia.com", "nodeName": "node1", "pool": pool}
     if devices:
         own["devices"] = list(devices)
     return {
