@@ -96,9 +96,7 @@ class World:
         self.checkpoint = Checkpoint(str(directory), self.boot)
         self.specs = ClaimSpecs(str(self.place / "cdi"), DRIVER, self.boot)
         reader = ClaimReader(self.server, DRIVER, NODE)  # type: ignore[arg-type]
-        self.preparation = Preparation(
-            DRIVER, reader, self.checkpoint, self.specs, self._current
-        )
+        self.preparation = Preparation(DRIVER, reader, self.checkpoint, self.specs, self._current)
         recovery.recover(self.checkpoint, self.specs, reader.exists, is_alone=is_alone)
 
     def use(self, *devices: PoolDevice, token: str = "driver-1") -> None:
