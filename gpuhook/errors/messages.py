@@ -1028,4 +1028,10 @@ check whether the driver works; the output has the GPUs of other vendors only
 GH2561 DriverError
 the amdgpu driver did not answer within {seconds} seconds: {path}
 look for a reset or a hang of a GPU: dmesg | grep amdgpu
+GH2610 HostError
+device {device} cannot be in a ResourceSlice: {reason}
+the other devices are published; report the device with `gpuhook support-bundle`
+GH2611 HostError
+the API server (Kubernetes {version}) does not serve ResourceSlices, resource.k8s.io
+use Kubernetes 1.34 or newer; 1.32 and 1.33 need the feature gate DynamicResourceAllocation and --runtime-config=resource.k8s.io/v1beta1=true
 """
