@@ -82,8 +82,6 @@ class DriverSockets:
             await self._wake.wait()
             timer.cancel()
             self._wake.clear()
-            if self._ending:
-                return
             self._renew_watch()
             try:
                 delay = await self._serve_all()
@@ -104,6 +102,8 @@ class DriverSockets:
 
     async def _serve_all(self) -> float:
         """Serve each socket that is not served; return the delay until the next check."""
+        if self._ending:
+            return 0
         service = self._endpoints.get(self.paths.service)
         if service is not None and not service.is_ours():
             registration = self._endpoints.pop(self.paths.registration, None)
