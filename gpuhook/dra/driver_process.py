@@ -19,7 +19,7 @@ from gpuhook.device_plugin.metrics.counters import Counters
 from gpuhook.device_plugin.metrics.metrics_service import MetricsService
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.triggers import Reason, Triggers
-from gpuhook.dra.driver import Driver
+from gpuhook.dra.driver import NodeDriver
 from gpuhook.dra.node_view import NodeView
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.error_text import worded
@@ -90,7 +90,7 @@ class Drivers:
         self._counters = Counters()
         self._notifier = Notifier(logger(), clients.events)
         self._view = NodeView(launch.plugin)
-        self._drivers: dict[str, Driver] = {}  # by domain of the vendor
+        self._drivers: dict[str, NodeDriver] = {}  # by domain of the vendor
         self._reported: set[str] = set()  # warnings and errors of the last turn
         self._seen: set[str] = set()  # those of this turn
         plugin = launch.plugin
@@ -181,7 +181,7 @@ class Drivers:
     async def _start_known(self) -> None:
         """Start the drivers that have run here: a driver of GPUs may hang, and claims must end."""
         for vendor in vendors():
-            if Driver.has_run(self._launch, vendor.dra_driver):
+            if NodeDriver.has_run(self._launch, vendor.dra_driver):
                 await self._start(vendor)
 
     async def _start(self, vendor: Vendor) -> None:
@@ -190,7 +190,7 @@ class Drivers:
         if domain in self._drivers:
             return
         current = partial(self._view.current, domain)
-        driver = Driver(name, self._launch, self._server, self._counters, current)
+        driver = NodeDriver(name, self._launch, self._server, self._counters, current)
         self._drivers[domain] = driver
         try:
             await driver.start()

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
+    from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint
     from gpuhook.dra.claims.claim import Claim, ClaimName
     from gpuhook.dra.claims.claim_reader import ClaimReader
     from gpuhook.dra.claims.claim_spec import ClaimSpecs
@@ -42,7 +42,7 @@ class Preparation:
         self,
         driver: str,
         reader: ClaimReader,
-        checkpoint: Checkpoint,
+        checkpoint: ClaimCheckpoint,
         specs: ClaimSpecs,
         current: Callable[[], DriverState],
     ) -> None:
@@ -122,7 +122,7 @@ class Preparation:
             if found is None:
                 pool = state.pool.name
                 raise fault("GH2605", claim=claim.name, device=result.device, pool=pool)
-            held.append(prepared_claim.held(result, found))
+            held.append(prepared_claim.held_device(result, found))
         return PreparedClaim(claim, tuple(held), state.token)
 
     def _carry_out(self, intent: PreparedClaim, state: DriverState) -> None:

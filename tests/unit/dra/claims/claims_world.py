@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuhook.device_plugin.api_server.client import StatusError
 from gpuhook.dra.claims.checkpoint import recovery
-from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
+from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint
 from gpuhook.dra.claims.claim import ClaimName
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
@@ -93,7 +93,7 @@ class World:
         """Start a driver on the files of the last one, as after a kill."""
         directory = self.place / "plugins" / DRIVER
         directory.mkdir(parents=True, exist_ok=True)
-        self.checkpoint = Checkpoint(str(directory), self.boot)
+        self.checkpoint = ClaimCheckpoint(str(directory), self.boot)
         self.specs = ClaimSpecs(str(self.place / "cdi"), DRIVER, self.boot)
         reader = ClaimReader(self.server, DRIVER, NODE)  # type: ignore[arg-type]
         self.preparation = Preparation(DRIVER, reader, self.checkpoint, self.specs, self._current)
