@@ -92,9 +92,11 @@ class SlicePublisher:
 
     async def run(self) -> None:
         """Publish until cancelled."""
+        self._is_ended = False
         watch = asyncio.create_task(self._follow())
+        watch.add_done_callback(lambda _: self._wake.set())
         try:
-            while True:
+            while not watch.done():
                 pool = self._desired
                 delay = self._resync if pool is None else await self._round(pool)
                 timer = asyncio.get_running_loop().call_later(delay, self._wake.set)
@@ -102,6 +104,7 @@ class SlicePublisher:
                     await self._wake.wait()  # wait_for() may lose a cancellation
                 finally:
                     timer.cancel()
+            await watch  # it ends by a bug alone
         finally:
             self._is_ended = True
             watch.cancel()
