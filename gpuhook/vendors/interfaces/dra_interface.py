@@ -12,3 +12,7 @@ class DraVendor(Protocol):
     @property
     def dra_driver(self) -> str:
         """The name of the driver, which selectors of claims contain: "gpu.nvidia.com"."""
+
+    @property
+    def dra_classes(self) -> tuple[tuple[str, str], ...]:
+        """The device classes of the chart: (name, `type` of their devices), "gpu" or "mig"."""
