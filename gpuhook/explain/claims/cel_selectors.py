@@ -73,51 +73,83 @@ def judged(
 ) -> dict[str, list[SelectorVerdict]]:
     """Return the verdicts of each expression on the devices of cel_device(), in their order.
 
-    An expression that cannot be evaluated is never a match.
+    The last verdict is that of the compiler: MATCHES if it accepts the expression. An expression
+    that cannot be evaluated is never a match.
     """
     found: dict[str, list[SelectorVerdict]] = {}
-    late = 0
-    for expression in dict.fromkeys(expressions):
-        if late >= _MOST_LATE:
-            verdicts = _all(devices, NOT_JUDGED, "other expressions took too long")
-        else:
-            verdicts, is_late = _in_child(expression, devices)
-            late += is_late
-        found[expression] = verdicts
+    child, late = _Child(devices), 0
+    try:
+        for expression in dict.fromkeys(expressions):
+            reason = "other expressions took too long"
+            if late < _MOST_LATE:
+                try:
+                    found[expression] = child.verdicts(expression)
+                    continue
+                except worker.NoAnswerError as error:
+                    reason, late = error.reason, late + (error.how == worker.LATE)
+            found[expression] = _all(devices, NOT_JUDGED, reason)
+    finally:
+        child.close()
     return found
 
 
-def _in_child(
-    expression: str, devices: Sequence[Mapping[str, Any]]
-) -> tuple[list[SelectorVerdict], bool]:
-    """Return the verdicts on the devices, and whether the deadline has passed."""
-    try:
-        return worker.call_in_child(partial(_verdicts, expression, devices), _SECONDS), False
-    except worker.NoAnswerError as error:
-        return _all(devices, NOT_JUDGED, error.reason), error.how == worker.LATE
+class _Child:
+    """The child process, started on first use and again when it was lost."""
+
+    def __init__(self, devices: Sequence[Mapping[str, Any]]) -> None:
+        self._devices = devices
+        self._worker: worker.Worker | None = None
+
+    def verdicts(self, expression: str) -> list[SelectorVerdict]:
+        """Return the verdicts on the devices; raises NoAnswerError."""
+        if self._worker is None:
+            self._worker = worker.Worker(lambda: _Evaluator(self._devices), _SECONDS)
+        try:
+            found: list[SelectorVerdict] = self._worker.call("verdicts", expression)
+        except worker.NoAnswerError:
+            self.close()
+            raise
+        return found
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+        self._worker = None
 
 
 def _all(devices: Sequence[object], verdict: str, reason: str) -> list[SelectorVerdict]:
-    return [SelectorVerdict(verdict, printable(reason, _MAX_REASON)) for _ in devices]
+    return [SelectorVerdict(verdict, printable(reason, _MAX_REASON))] * (len(devices) + 1)
 
 
-def _verdicts(expression: str, devices: Sequence[Mapping[str, Any]]) -> list[SelectorVerdict]:
-    if len(expression) > LONGEST:
-        return _all(devices, BROKEN, f"the API server refuses more than {LONGEST} characters")
-    try:
-        program = _environment().compile(expression)
-    except ImportError:
-        return _all(devices, NOT_JUDGED, NO_LIBRARY)
-    except Exception as error:  # of a C++ library: RuntimeError, TypeError for surrogates
-        return _all(devices, *_not_compiled(str(error)))
-    kind = program.return_type().name()
-    if kind not in ("BOOL", "DYN"):
-        return _all(devices, BROKEN, f"it must evaluate to bool, not {kind.lower()}")
-    return [_verdict(partial(_evaluated, program), expression, device) for device in devices]
+class _Evaluator:
+    """Evaluates expressions on devices, in the child process."""
+
+    def __init__(self, devices: Sequence[Mapping[str, Any]]) -> None:
+        self._devices = devices
+        self._environment: Any = None
+
+    def verdicts(self, expression: str) -> list[SelectorVerdict]:
+        if not expression or len(expression) > LONGEST:
+            reason = f"an expression has 1 to {LONGEST} characters"
+            return _all(self._devices, BROKEN, reason)
+        try:
+            self._environment = self._environment or _environment()
+            program = self._environment.compile(expression)
+        except ImportError:
+            return _all(self._devices, NOT_JUDGED, NO_LIBRARY)
+        except Exception as error:  # of a C++ library: RuntimeError, TypeError for surrogates
+            return _all(self._devices, *_not_compiled(str(error)))
+        kind = program.return_type().name()
+        if kind not in ("BOOL", "DYN"):
+            return _all(self._devices, BROKEN, f"it must evaluate to bool, not {kind.lower()}")
+        evaluate = partial(_evaluated, program)
+        found = [_verdict(evaluate, expression, device) for device in self._devices]
+        return [*found, SelectorVerdict(MATCHES)]
 
 
 def _not_compiled(message: str) -> tuple[str, str]:
-    reason = " ".join(message.split("\n |")[0].split()).partition("ERROR: ")[2] or message
+    first = " ".join(message.partition("\n |")[0].split())
+    reason = first.partition("ERROR: ")[2] or message
     is_refused = any(text in message for text in _REFUSED)
     return (BROKEN if is_refused else NOT_JUDGED), f"it does not compile: {reason}"
 
@@ -195,6 +227,4 @@ def _environment() -> Any:
     extensions = [
         ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings()
     ]  # fmt: skip
-    return cel.NewEnv(
-        variables={"device": kinds["map"]}, extensions=extensions, functions=declared
-    )
+    return cel.NewEnv(variables={"device": kinds["map"]}, extensions=extensions, functions=declared)

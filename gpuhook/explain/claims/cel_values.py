@@ -30,7 +30,7 @@ _LARGEST = 2**63 - 1
 
 
 def quantity(text: str) -> CelValue:
-    """Return a quantity: quantity("40Gi"). Raises ValueError."""
+    """Return the value for "40Gi"; raises ValueError."""
     number = parsed_quantity(text)
     if number is None:
         raise ValueError(MALFORMED)
@@ -41,8 +41,8 @@ def is_quantity(text: str) -> bool:
     return parsed_quantity(text) is not None
 
 
-def semver(text: str, normalize: bool = False) -> CelValue:  # noqa: FBT001, FBT002 # as in CEL
-    """Return a version without its build: semver("1.2.3-rc1+x"). Raises ValueError.
+def semver(text: str, normalize: bool = False) -> CelValue:  # as in CEL
+    """Return the value for a version, without its build; raises ValueError.
 
     `normalize` accepts a first "v", less than three numbers, and zeros in front of them.
     """
@@ -54,12 +54,12 @@ def semver(text: str, normalize: bool = False) -> CelValue:  # noqa: FBT001, FBT
 
 
 def _normal(text: str) -> str:
-    head, mark, rest = re.fullmatch(r"([^+-]*)([+-]?)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
-    numbers = [_LEADING_ZEROS.sub("", one) for one in head.removeprefix("v").split(".")]
-    return ".".join([*numbers, "0", "0"][: max(3, len(numbers))]) + mark + rest
+    end = next((n for n, letter in enumerate(text) if letter in "+-"), len(text))
+    numbers = [_LEADING_ZEROS.sub("", one) for one in text[:end].removeprefix("v").split(".")]
+    return ".".join([*numbers, "0", "0"][: max(3, len(numbers))]) + text[end:]
 
 
-def is_semver(text: str, normalize: bool = False) -> bool:  # noqa: FBT001, FBT002 # as in CEL
+def is_semver(text: str, normalize: bool = False) -> bool:  # as in CEL
     try:
         return bool(semver(text, normalize))
     except ValueError:
@@ -76,11 +76,10 @@ def compare(one: Mapping[str, str], other: Mapping[str, str]) -> int:
 
 
 def _precedence(value: Mapping[str, str]) -> tuple[object, ...]:
-    found = _FORM.fullmatch(_of_kind(value, _SEMVER))
-    assert found is not None  # semver() made it
-    parts = (found[4] or "").split(".") if found[4] else []
+    numbers, dash, rest = _of_kind(value, _SEMVER).partition("-")
+    parts = rest.split(".") if dash else []
     words = [(0, int(one), "") if one.isdecimal() else (1, 0, one) for one in parts]
-    return (*(int(found[n]) for n in (1, 2, 3)), not words, words)
+    return (*map(int, numbers.split(".")), not words, words)
 
 
 def _number(value: Mapping[str, str]) -> Fraction:

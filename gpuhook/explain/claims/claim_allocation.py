@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         DeviceConstraint,
         DeviceRequest,
     )
-    from gpuhook.explain.claims.device_matches import DeviceMatch
+    from gpuhook.explain.claims.device_matches import DeviceMatch, NodeDevice
 
 ALLOCATED, PENDING = "allocated", "pending"
 MOST_RESULTS = 32  # devices of one claim
@@ -78,7 +78,7 @@ class _Search:
         if request.mode != ALL:
             return self._devices(index, number, request, request.count)
         for match in found:
-            self._require_verdict(match)
+            _require_verdict(match)
         every = [match for match in found if match.verdict == MATCHES or _is_tainted(match)]
         if not every:
             self._failed(request, Counter({"no device of the node matches": 1}))
@@ -91,8 +91,7 @@ class _Search:
         self._count_step(index, count)
         reasons: Counter[str] = Counter()
         for match in self.matches[index, request.name]:
-            self._require_verdict(match)
-            reason = self._obstacle(index, request, match)
+            reason = self._held(index, request, match) or self._obstacle(index, request, match)
             if reason:
                 reasons[reason] += 1
                 continue
@@ -109,7 +108,8 @@ class _Search:
         if not left:
             return self.request(index, number + 1)
         self._count_step(index, len(left))
-        reason = self._obstacle(index, request, left[0])
+        first = left[0]
+        reason = self._held(index, request, first) or self._obstacle(index, request, first)
         if reason:
             self._failed(request, Counter({f"{left[0].node_device.device.name}: {reason}": 1}))
             return False
@@ -138,52 +138,39 @@ class _Search:
         if not kept:
             self.chosen.pop()
 
-    def _require_verdict(self, match: DeviceMatch) -> None:
-        if match.verdict in (BROKEN, NOT_JUDGED):
-            name = match.node_device.device.name
-            raise _StopError(match.verdict, f"{match.by} on {name}: {match.reason}")
-
     def _failed(self, request: DeviceRequest, reasons: Counter[str]) -> None:
         texts = "; ".join(f"{text} ({n} devices)" if n > 1 else text for text, n in reasons.items())
         if len(self.chosen) > self.deepest[0]:
             reason = f"request {request.name}: {texts or 'the node has no device'}"
             self.deepest = (len(self.chosen), reason)
 
+    def _held(self, index: int, request: DeviceRequest, match: DeviceMatch) -> str:
+        """Return which request of now has a device, "" if this one can also have it."""
+        for one in self.chosen:
+            if one.match.node_device.key != match.node_device.key:
+                continue
+            is_own = one.claim == index and (one.request is request or request.is_admin)
+            is_used = not (request.is_admin or one.request.is_admin)
+            if is_own or (is_used and not match.node_device.device.is_shared):
+                return f"request {one.request.name} has the device"
+        return ""
+
     def _obstacle(self, index: int, request: DeviceRequest, match: DeviceMatch) -> str:
-        """Return why a device cannot be added to those of now, "" if it can."""
+        """Return why a device does not fit next to those of now, "" if it does."""
+        _require_verdict(match)
         if match.verdict == EXCLUDES:
             return f"excluded by {match.by}"
-        device = match.node_device
-        same = [one for one in self.chosen if one.match.node_device.key == device.key]
-        if any(one.claim == index and one.request is request for one in same):
-            return "the request already has the device"
-        if request.is_admin:
-            is_held = any(one.claim == index for one in same)
-            return "the claim already has the device" if is_held else self._violated(index, request, match)
-        using = [one for one in same if not one.request.is_admin]
-        if using and not device.device.is_shared:
-            return f"request {using[0].request.name} has the device"
-        for name, amount in match.consumes.items():
-            consumed = sum(one.match.consumes.get(name, 0) for one in using)
-            if consumed + amount > device.device.capacity[name].value:
-                return f"no {name} is left"
-        return self._lacking_counter(match) or self._violated(index, request, match)
-
-    def _lacking_counter(self, match: DeviceMatch) -> str:
-        device = match.node_device
-        for counter_set, counters in device.device.counters.items():
-            offered = device.pool.counter_sets.get(counter_set, {})
-            for name, amount in counters.items():
-                users = {
-                    one.match.node_device.key: one.match.node_device
-                    for one in self.chosen
-                    if one.match.node_device.pool is device.pool and not one.request.is_admin
-                }
-                users.pop(device.key, None)
-                used = sum(o.device.counters.get(counter_set, {}).get(name, 0) for o in users.values())
-                if used + amount > offered.get(name, 0):
-                    return f"no {name} of {counter_set} is left"
-        return ""
+        if not request.is_admin:
+            device = match.node_device
+            using = [one.match for one in self.chosen if not one.request.is_admin]
+            for name, amount in match.consumes.items():
+                same = (one for one in using if one.node_device.key == device.key)
+                consumed = sum(one.consumes.get(name, 0) for one in same)
+                if consumed + amount > device.device.capacity[name].value:
+                    return f"no {name} is left"
+            if reason := _lacking_counter(device, [one.node_device for one in using]):
+                return reason
+        return self._violated(index, request, match)
 
     def _violated(self, index: int, request: DeviceRequest, match: DeviceMatch) -> str:
         for one in self.claims[index].constraints:
@@ -207,6 +194,25 @@ class _Search:
         return "" if is_met else f"{constraint.kind} {constraint.attribute} is violated"
 
 
+def _require_verdict(match: DeviceMatch) -> None:
+    if match.verdict in (BROKEN, NOT_JUDGED):
+        name = match.node_device.device.name
+        raise _StopError(match.verdict, f"{match.by} on {name}: {match.reason}")
+
+
+def _lacking_counter(one: NodeDevice, others: Sequence[NodeDevice]) -> str:
+    """Return the counter that is exhausted with the devices in use, "" for none."""
+    users = {other.key: other.device for other in others if other.pool is one.pool}
+    users[one.key] = one.device
+    for name, counters in one.device.counters.items():
+        offered = one.pool.counter_sets.get(name, {})
+        for counter in counters:
+            used = sum(user.counters.get(name, {}).get(counter, 0) for user in users.values())
+            if used > offered.get(counter, 0):
+                return f"no {counter} of {name} is left"
+    return ""
+
+
 def _is_tainted(match: DeviceMatch) -> bool:
     return match.verdict == EXCLUDES and match.by.startswith("taint ")
 
@@ -222,4 +228,6 @@ def allocate(
             return ClaimOutcome(ALLOCATED, "", tuple(search.chosen))
     except _StopError as stop:
         return stop.outcome
+    except RecursionError:
+        return ClaimOutcome(NOT_JUDGED, "the pod has too many claims")
     return ClaimOutcome(PENDING, search.deepest[1])

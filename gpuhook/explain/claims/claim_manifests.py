@@ -143,4 +143,6 @@ def _constraints(devices: Value) -> Iterator[DeviceConstraint]:
 
 def _class(one: Value) -> ClassObject:
     spec = one["spec"]
-    return ClassObject(name_of(one), one.where, _selectors(spec), spec["extendedResourceName"].text())
+    return ClassObject(
+        name_of(one), one.where, _selectors(spec), spec["extendedResourceName"].text()
+    )

@@ -192,6 +192,19 @@ class Allocated:
         return sorted({device.uuid for answer in direct for device in answer.devices})
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimedDevices:
+    """The devices that a container gets by claims: "gpu-0 of gpu.nvidia.com", and their UUIDs.
+
+    No other container gets the `exclusive` ones. `objections` are why there are none.
+    """
+
+    names: tuple[str, ...] = ()
+    uuids: tuple[str, ...] = ()
+    exclusive: frozenset[str] = frozenset()
+    objections: tuple[Objection, ...] = ()
+
+
 def document(
     asked: PodRequest,
     allocated: Allocated | None = None,
