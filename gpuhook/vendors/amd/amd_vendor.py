@@ -56,6 +56,7 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
     }
 
     dra_driver = "gpu.amd.com"  # AMD's name
+    dra_config_version = ""
 
     @property
     def exporter(self) -> ExporterWords | None:

@@ -12,3 +12,7 @@ class DraVendor(Protocol):
     @property
     def dra_driver(self) -> str:
         """The name of the driver, which selectors of claims contain: "gpu.nvidia.com"."""
+
+    @property
+    def dra_config_version(self) -> str:
+        """The apiVersion of the parameters for the vendor's own driver, "" if it has none."""

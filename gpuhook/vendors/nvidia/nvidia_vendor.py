@@ -50,6 +50,7 @@ class NvidiaVendor(NvidiaInventoryVendor):
     parse_capabilities = staticmethod(nvidia_words.parse_capabilities)
     exporter: ExporterWords | None = None
     dra_driver = "gpu.nvidia.com"  # NVIDIA's name, for which claims and classes are written
+    dra_config_version = "resource.nvidia.com/v1beta1"
     usual_resources = (
         r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-[1-7]g\.[0-9]{1,3}gb([.+][a-z0-9.]+)?(\.shared)?)"
     )
