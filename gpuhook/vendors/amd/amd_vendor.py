@@ -57,6 +57,7 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
 
     dra_driver = "gpu.amd.com"  # AMD's name
     dra_classes = (("gpu.amd.com", "gpu"),)
+    dra_config_version = ""
 
     @property
     def exporter(self) -> ExporterWords | None:
