@@ -103,16 +103,14 @@ def extended_name(container: int, resource: int) -> str:
     return f"container-{container}-request-{resource}"
 
 
-def _extended_requests(
-    pod: Pod, extended: Mapping[str, ClassObject]
-) -> Iterator[RequestChoices]:
+def _extended_requests(pod: Pod, extended: Mapping[str, ClassObject]) -> Iterator[RequestChoices]:
     containers = [one for name in _LISTS for one in pod.spec[name].items()]
     for index, container in enumerate(containers):
         amounts = container.at("resources", "limits").members().items()
         named = sorted((name, one) for name, one in amounts if name in extended)
         for number, (name, amount) in enumerate(named):
             count = amount.text()
-            if count.isdecimal() and 0 < int(count[:9]):
+            if count.isdecimal() and int(count[:9]) > 0:
                 request = DeviceRequest(
                     extended_name(index, number),
                     extended[name].name,

@@ -156,6 +156,9 @@ def _container(
         requests=requests,
         gpus=gpus,
         claims=tuple(claim["name"].text() for claim in resources["claims"].items()),
+        claim_requests=tuple(
+            (claim["name"].text(), claim["request"].text()) for claim in resources["claims"].items()
+        ),
         annotations=pod.metadata["annotations"].texts(),
         privileged=security["privileged"].is_true(),
         capabilities=tuple(c.text() for c in security.at("capabilities", "add").items()),

@@ -85,6 +85,7 @@ class PodRequest:
     requests: Mapping[str, str] = field(default_factory=dict)
     gpus: Mapping[str, int] = field(default_factory=dict)
     claims: tuple[str, ...] = ()  # of Dynamic Resource Allocation
+    claim_requests: tuple[tuple[str, str], ...] = ()  # (claim, request), "" for all requests
     annotations: Mapping[str, str] = field(default_factory=dict)
     runtime_class: str | None = None
     runtime_class_where: str = ""
@@ -209,6 +210,7 @@ def document(
     asked: PodRequest,
     allocated: Allocated | None = None,
     placement: Placement | None = None,
+    of_claims: tuple[Objection, ...] = (),
 ) -> dict[str, object]:
     """Return the document of a container: its request, the objections and the allocation.
 
@@ -219,6 +221,7 @@ def document(
         *asked.objections,
         *(placement.objections if placement else ()),
         *(allocated.objections if allocated else ()),
+        *of_claims,
     )
     return {
         "pod": asked.pod,

@@ -17,5 +17,6 @@ class DraVendor(Protocol):
     def dra_classes(self) -> tuple[tuple[str, str], ...]:
         """The device classes of the chart: (name, `type` of their devices), "gpu" or "mig"."""
 
+    @property
     def dra_config_version(self) -> str:
         """The apiVersion of the parameters for the vendor's own driver, "" if it has none."""
