@@ -28,7 +28,7 @@ from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from gpuhook.explain.pods.manifest_value import Value
 
@@ -41,20 +41,27 @@ _LARGEST_COUNT = 1 << 20
 def read(text: str, where: str) -> ClaimManifest:
     """Return the objects of a manifest; raises GH1930 for a text that is not YAML or JSON."""
     documents = pod_manifests.compose(text, where)
-    every = list(workloads.objects(documents))
+    every, found = list(workloads.objects(documents)), workloads.read_workloads(documents)
     named = [one for one in every if one["kind"].text() in KINDS]
     spaces = [one for one in every if one["kind"].text() == "Namespace"]
     return ClaimManifest(
         claims=tuple(_claim(one) for one in named if one["kind"].text() != CLASS),
         classes=tuple(_class(one) for one in named if one["kind"].text() == CLASS),
         objects=tuple(named),
-        pods=workloads.read_workloads(documents).pods,
+        pods=found.pods,
         namespaces={
             one.at("metadata", "name").text(): one.at("metadata", "labels", _ADMIN_LABEL).text()
             == "true"
             for one in spaces
         },
+        kinds=found.kinds,
     )
+
+
+def together(manifests: Iterable[ClaimManifest]) -> ClaimManifest:
+    """Return the claims of several manifests, for the pods of all of them."""
+    claims = tuple(one for manifest in manifests for one in manifest.claims)
+    return ClaimManifest(claims, (), (), ())
 
 
 def default_classes() -> tuple[ClassObject, ...]:

@@ -115,6 +115,7 @@ class ClaimManifest:
     objects: tuple[Value, ...]
     pods: tuple[Pod, ...]
     namespaces: Mapping[str, bool] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ()  # of the objects without pods
 
     def claim(self, kind: str, namespace: str, name: str) -> ClaimObject | None:
         """Return the claim or template with this name."""

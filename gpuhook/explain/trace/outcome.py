@@ -49,8 +49,8 @@ _NOTES = {
     " the ledger",
     DEVICE_PLUGIN: "the device plugin passes the devices and the driver's files to the kubelet; "
     "the runtime adds nothing",
-    DRA: "the driver of Dynamic Resource Allocation writes a CDI spec for the claim, which the engine "
-    "applies",
+    DRA: "the driver of Dynamic Resource Allocation writes a CDI spec for the claim, and the "
+    "engine applies it",
     _LIMITED: "the device plugin passes the device nodes to the kubelet; gpuhook-runtime limits "
     "the memory",
     _NODES_ONLY: "the device plugin passes the device nodes to the kubelet, and the driver has no "

@@ -57,6 +57,11 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
 
     dra_driver = "gpu.amd.com"  # AMD's name
     dra_classes = (("gpu.amd.com", "gpu"),)
+    dra_attributes = (
+        "type", "uuid", "parentUUID", "productName", "architecture", "family", "deviceID",
+        "driverVersion", "driverVersionFull", "partitionProfile", "partition", "index",
+        "cardIndex", "renderIndex", "numaNode", "computeUnits", "simdUnits", "replica",
+    )  # fmt: skip
     dra_config_version = ""
 
     @property

@@ -20,3 +20,7 @@ class DraVendor(Protocol):
     @property
     def dra_config_version(self) -> str:
         """The apiVersion of the parameters for the vendor's own driver, "" if it has none."""
+
+    @property
+    def dra_attributes(self) -> tuple[str, ...]:
+        """The attributes that a device can have, without the domain of the driver."""

@@ -51,6 +51,12 @@ class NvidiaVendor(NvidiaInventoryVendor):
     exporter: ExporterWords | None = None
     dra_driver = "gpu.nvidia.com"  # NVIDIA's name, for which claims and classes are written
     dra_classes = (("gpu.nvidia.com", "gpu"), ("mig.nvidia.com", "mig"))
+    dra_attributes = (
+        "type", "uuid", "productName", "brand", "architecture", "cudaComputeCapability",
+        "driverVersion", "cudaDriverVersion", "addressingMode", "index", "minor", "parentUUID",
+        "profile", "migIndex", "gpuInstance", "computeInstance", "multiprocessors", "copyEngines",
+        "decoders", "encoders", "jpegEngines", "ofaEngines", "replica",
+    )  # fmt: skip
     dra_config_version = "resource.nvidia.com/v1beta1"
     usual_resources = (
         r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-[1-7]g\.[0-9]{1,3}gb([.+][a-z0-9.]+)?(\.shared)?)"
