@@ -211,7 +211,11 @@ def _memory(answer: SimulatedAnswer, target: ExplainedNode) -> list[dict[str, An
     known = {one["gpu"] for one in found}
     answers = () if target.is_here or answer.fault else answer.question.plugin.answers
     limits = (one for of in answers if of.is_complete for one in of.limits)
-    return [*found, *sharing_trace.granted(one for one in limits if one.device not in known)]
+    of_claims = answer.question.by_claims.limits
+    return [
+        *found,
+        *sharing_trace.granted(one for one in (*limits, *of_claims) if one.device not in known),
+    ]
 
 
 def _notes(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode) -> list[str]:

@@ -175,7 +175,9 @@ def _verdict(
             return SelectorVerdict(BROKEN, _runtime_error(second))
     if not isinstance(value, bool):
         return SelectorVerdict(BROKEN, f"it must evaluate to bool, not {type(value).__name__}")
-    return SelectorVerdict(MATCHES if value else EXCLUDES, "" if value else "it is false")
+    if value:
+        return SelectorVerdict(MATCHES)
+    return SelectorVerdict(EXCLUDES, f"{printable(expression, _MAX_REASON)} is false")
 
 
 def _evaluated(program: Any, device: Mapping[str, Any]) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gpuhook.dra.pool.pool_device import MEMORY
 from gpuhook.explain.claims.cel_selectors import BROKEN, NOT_JUDGED
 from gpuhook.explain.claims.claim_allocation import ALLOCATED, PENDING, ClaimOutcome, allocate
 from gpuhook.explain.claims.claim_groups import EXTENDED, claim_groups, extended_classes
@@ -12,10 +13,11 @@ from gpuhook.explain.claims.claim_manifests import default_classes
 from gpuhook.explain.claims.device_matches import DeviceJudge
 from gpuhook.explain.pods import pod_requests
 from gpuhook.explain.pods.pod_requests import SCHEDULER, ClaimedDevices, Objection
+from gpuhook.request.memory_request import MemoryLimit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gpuhook.dra.pool.pool_device import Pool
     from gpuhook.explain.claims.claim_groups import ClaimGroup
@@ -117,7 +119,7 @@ def claimed_devices(
     if outcome.result != ALLOCATED:
         return ClaimedDevices(objections=(_objection(answer),))
     own = [
-        one.match.node_device
+        one.match
         for one in outcome.chosen
         if (
             group.claims[one.claim].kind == EXTENDED
@@ -129,13 +131,25 @@ def claimed_devices(
             for name, asked in names
         )
     ]
+    devices = [one.node_device.device for one in own]
     return ClaimedDevices(
-        names=tuple(dict.fromkeys(f"{d.device.name} of {d.pool.driver}" for d in own)),
-        uuids=tuple(dict.fromkeys(d.device.device.uuid for d in own)),
+        uuids=tuple(dict.fromkeys(one.device.uuid for one in devices)),
         exclusive=frozenset(
-            d.device.device.uuid for d in own if not d.device.is_shared and d.device.replicas == 1
+            one.device.uuid for one in devices if not one.is_shared and one.replicas == 1
         ),
+        limits=tuple(_limits(own)),
     )
+
+
+def _limits(matches: Sequence[DeviceMatch]) -> Iterator[MemoryLimit]:
+    """Yield the memory limit of each shared device: what all claims of the container consume."""
+    consumed: dict[str, int] = {}
+    for one in matches:
+        uuid = one.node_device.device.device.uuid
+        consumed[uuid] = consumed.get(uuid, 0) + one.consumes.get(MEMORY, 0)
+    for uuid, size in consumed.items():
+        if size:
+            yield MemoryLimit(uuid, size, size)
 
 
 def _objection(answer: ClaimAnswer) -> Objection:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.explain.claims.claim_objects import ClaimManifest, ClassObject
     from gpuhook.explain.pods.workloads import Pod
 
-EXTENDED = "extended resources"  # the kind of the claim that the scheduler makes for them
+EXTENDED = "the extended resources of"  # a pod: the scheduler makes a claim for them
 _LISTS = ("initContainers", "containers")  # in the order of the scheduler's claim
 
 
@@ -92,8 +92,7 @@ def _of_pod(
             names.append(one["name"].text())
     requests = tuple(_extended_requests(pod, extended))
     if requests:
-        title = f"of {pod.workload}"
-        claims.append(ClaimObject(EXTENDED, title, pod.namespace, pod.spec.where, requests))
+        claims.append(ClaimObject(EXTENDED, pod.workload, pod.namespace, pod.spec.where, requests))
         names.append("")
     return ClaimGroup(tuple(claims), tuple(names), pod.workload, position, tuple(missing))
 

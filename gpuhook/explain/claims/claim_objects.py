@@ -90,7 +90,7 @@ class ClaimObject:
 
     @property
     def title(self) -> str:
-        return f"{self.kind}/{self.name}"
+        return f"{self.kind}{'/' if self.kind in KINDS else ' '}{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

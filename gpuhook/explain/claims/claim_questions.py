@@ -13,6 +13,7 @@ from gpuhook.explain.claims.claim_answers import claim_answers, claimed_devices
 from gpuhook.explain.claims.claim_document import claim_documents
 from gpuhook.explain.claims.claim_rules import claim_objections
 from gpuhook.explain.claims.pod_claim_rules import pod_claim_objections
+from gpuhook.explain.pods import pod_notes
 from gpuhook.explain.pods.pod_requests import EPHEMERAL
 from gpuhook.host import documents
 
@@ -107,6 +108,8 @@ def _with_devices(
         names = (*asked.claims, *extended)
         gpus = {name: n for name, n in asked.gpus.items() if name not in extended}
         asked = replace(asked, claims=names, gpus=gpus, objections=(*asked.objections, *own))
+        if extended:
+            asked = replace(asked, notes=tuple(pod_notes.pod_notes(asked, [asked])))
         answer = by_position.get(last)
         claimed = None
         if answer is not None and names and asked.kind != EPHEMERAL:

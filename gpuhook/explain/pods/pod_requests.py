@@ -195,14 +195,15 @@ class Allocated:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDevices:
-    """The devices that a container gets by claims: "gpu-0 of gpu.nvidia.com", and their UUIDs.
+    """The UUIDs of the devices that a container gets by claims.
 
-    No other container gets the `exclusive` ones. `objections` are why there are none.
+    No other container gets the `exclusive` ones. `limits` are the memory that its claims consume.
+    `objections` are why there are no devices.
     """
 
-    names: tuple[str, ...] = ()
     uuids: tuple[str, ...] = ()
     exclusive: frozenset[str] = frozenset()
+    limits: tuple[MemoryLimit, ...] = ()
     objections: tuple[Objection, ...] = ()
 
 

@@ -61,11 +61,11 @@ def _request(one: dict[str, Any]) -> Iterator[str]:
     for device in one["allocated"]:
         consumed = ", ".join(_amount(*item) for item in device["consumes"].items())
         yield f"  gets {_name(device)}" + (f", consumes {consumed}" if consumed else "")
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str, str], list[str]] = {}
     for device in one["devices"]:
-        groups.setdefault(_why(device), []).append(_name(device))
-    for (verdict, why), names in groups.items():
-        yield f"  {verdict}: {listed(names, _MOST_DEVICES)}"
+        groups.setdefault((device["driver"], *_why(device)), []).append(device["device"])
+    for (driver, verdict, why), names in groups.items():
+        yield f"  {verdict}: {listed(names, _MOST_DEVICES)} of {driver}"
         if why:
             yield f"    {why}"
 
