@@ -20,6 +20,8 @@ from gpuhook.doctor.checks.host import cgroups, containers, security
 from gpuhook.doctor.checks.installation import configuration, installation
 from gpuhook.doctor.checks.kubernetes import (
     cluster_node,
+    dra_cluster,
+    dra_driver,
     kubelet,
     plugin,
     plugin_config,
@@ -66,6 +68,8 @@ def checks() -> tuple[Check, ...]:
         *plugin.CHECKS,
         *plugin_config.CHECKS,
         *cluster_node.CHECKS,
+        *dra_driver.CHECKS,
+        *dra_cluster.CHECKS,
         *installation.CHECKS,
         *configuration.CHECKS,
         *containers.CHECKS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from importlib import resources
-from typing import Any
+from typing import Any, cast
 
 from gpuhook.device_plugin.config.grammar.value_kinds import shown
 from gpuhook.explain.pods.pod_requests import API_SERVER, REFUSED, Objection
@@ -64,7 +64,8 @@ def _sentences(
     error: jsonschema.ValidationError,
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
     path = tuple(error.absolute_path)
-    where, found, wanted = path_text(path), error.instance, error.validator_value
+    found: Any = error.instance
+    where, wanted = path_text(path), cast("Any", error.validator_value)
     if error.validator in _UNKNOWN and isinstance(found, dict):
         yield from _unknown_fields(error, path)
     elif error.validator == "required" and isinstance(found, dict):
