@@ -141,7 +141,8 @@ class _Search:
     def _failed(self, request: DeviceRequest, reasons: Counter[str]) -> None:
         texts = "; ".join(f"{text} ({n} devices)" if n > 1 else text for text, n in reasons.items())
         if len(self.chosen) > self.deepest[0]:
-            reason = f"request {request.name}: {texts or 'the node has no device'}"
+            count = f", {request.count} devices" if request.count > 1 else ""
+            reason = f"request {request.name}{count}: {texts or 'the node has no device'}"
             self.deepest = (len(self.chosen), reason)
 
     def _held(self, index: int, request: DeviceRequest, match: DeviceMatch) -> str:

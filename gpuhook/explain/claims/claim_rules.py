@@ -30,6 +30,7 @@ DRIVER = "DRA driver"
 _ATTRIBUTE = re.compile(r"""device\.attributes\[\s*['"]([^'"]+)['"]\s*\]\s*\.\??\s*(\w+)""")
 _DRIVER_NAME = re.compile(r"""device\.driver\s*==\s*['"]([^'"]+)['"]""")
 _STANDARD = "resource.kubernetes.io"
+_NEARLY = 0.85  # gpu.nvidia.co is a typing error, gpu.example.com is another driver
 
 
 def title(one: Value) -> str:
@@ -47,9 +48,9 @@ def claim_objections(
     verdicts = _compiled(values)
     for value in values:
         document, named = value.plain(), title(value)
-        for one in claim_schema.schema_objections(document, value):
-            yield named, one
-        for one in _of_driver(document, value):
+        refused = list(claim_schema.schema_objections(document, value))
+        # The driver gets no object that the API server refuses.
+        for one in refused or _of_driver(document, value):
             yield named, one
         for selector in _expressions(value):
             for one in _of_expression(selector, verdicts[selector.text()]):
@@ -120,7 +121,7 @@ def known_attributes(domain: str) -> tuple[str, ...]:
 
 def _similar(kind: str, name: str, known: Sequence[str], where: str) -> Iterator[Objection]:
     """Yield a warning for a name that is nearly a known one."""
-    like = nearest(name, known) if name not in known else None
+    like = nearest(name, known, _NEARLY) if name not in known else None
     if like:
         said = f"gpuhook has no {kind} {name}"
         yield Objection(f"{kind}-name", SCHEDULER, WARNING, said, like, where)
