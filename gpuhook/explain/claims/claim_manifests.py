@@ -71,7 +71,7 @@ def default_classes() -> tuple[ClassObject, ...]:
             name,
             DEFAULTS,
             (DeviceSelector(_selector(vendor.dra_driver, kind), 0, DEFAULTS),),
-            f"{vendor.domain}/gpu" if kind == "gpu" else "",
+            f"{vendor.domain}/gpu" if name == vendor.dra_driver else "",
         )
         for vendor in vendors()
         for name, kind in vendor.dra_classes
@@ -79,7 +79,8 @@ def default_classes() -> tuple[ClassObject, ...]:
 
 
 def _selector(driver: str, kind: str) -> str:
-    return f"device.driver == '{driver}' && device.attributes['{driver}'].type == '{kind}'"
+    own = f" && device.attributes['{driver}'].type == '{kind}'" if kind else ""
+    return f"device.driver == '{driver}'{own}"
 
 
 def claim_spec(one: Value) -> tuple[Value, str]:

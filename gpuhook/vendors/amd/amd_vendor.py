@@ -57,7 +57,7 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
     }
 
     dra_driver = "gpu.amd.com"  # AMD's name
-    dra_classes = (("gpu.amd.com", "gpu"),)
+    dra_classes = (("gpu.amd.com", ""),)  # GPUs and partitions, of two types
     dra_attributes = (
         "type", "uuid", "parentUUID", "productName", "architecture", "family", "deviceID",
         "driverVersion", "driverVersionFull", "partitionProfile", "partition", "index",

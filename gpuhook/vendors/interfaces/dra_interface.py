@@ -20,7 +20,7 @@ class DraVendor(Protocol):
 
     @property
     def dra_classes(self) -> tuple[tuple[str, str], ...]:
-        """The device classes of the chart: (name, `type` of their devices), "gpu" or "mig"."""
+        """The device classes of the chart: (name, `type` of their devices); "" is any type."""
 
     @property
     def dra_config_version(self) -> str:
