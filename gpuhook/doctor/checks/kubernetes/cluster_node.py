@@ -61,7 +61,14 @@ def _by_claims(node: ExaminedNode) -> Finding | None:
 @check(
     "node.allocatable",
     "The cluster can allocate the node's GPUs",
-    needs=("driver.bus", READY, plugin.DEVICES, plugin.RUNNING),
+    needs=(
+        "driver.bus",
+        READY,
+        plugin.DEVICES,
+        plugin.RUNNING,
+        dra_driver.REGISTRATION,
+        dra_driver.PREPARED,
+    ),
 )
 @unless(facts.no_kubelet)
 @unless(facts.no_api)

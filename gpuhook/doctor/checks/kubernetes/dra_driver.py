@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gpuhook.node_facts.check import ExaminedNode
     from gpuhook.node_facts.engine_facts import EngineHere
 
-REGISTRATION = "dra.registration"
+REGISTRATION, PREPARED = "dra.registration", "dra.prepared"
 OURS, NVIDIA = "gpuhook", "gpu-kubelet-plugin"
 RESTART = (
     "kubectl get daemonsets -A | grep -e dra && kubectl -n NAMESPACE rollout restart daemonset/NAME"
@@ -223,7 +223,7 @@ def _engine_without_cdi(path: str, restart: str, engine: str) -> Finding:
     )
 
 
-@check("dra.prepared", "The drivers of prepared claims run", needs=(kubelet.RUNNING,))
+@check(PREPARED, "The drivers of prepared claims run", needs=(kubelet.RUNNING,))
 @unless(facts.no_kubelet)
 def _prepared(node: ExaminedNode) -> Iterator[Finding]:
     directory = facts.kubelet(node).directory
