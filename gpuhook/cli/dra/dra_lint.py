@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import click
 
-from gpuhook.cli.options import parameters
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import printable
 from gpuhook.host import console, documents
 
 _MAX_LINE = 4096
 
 
-@click.command()
+@click.command(cls=command_sections.SectionedCommand)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
     "--class-file",

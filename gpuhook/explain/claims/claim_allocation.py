@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from gpuhook.explain.claims.claim_objects import (
         ClaimObject,
+        ClassRequest,
         DeviceConstraint,
-        DeviceRequest,
     )
     from gpuhook.explain.claims.device_matches import DeviceMatch, NodeDevice
 
@@ -35,7 +35,7 @@ class ChosenDevice:
     """A device for a request; `claim` is the index of the claim."""
 
     claim: int
-    request: DeviceRequest
+    request: ClassRequest
     match: DeviceMatch
 
 
@@ -73,7 +73,7 @@ class _Search:
             return self.claim(index + 1)
         return any(self._choice(index, number, choice) for choice in requests[number].choices)
 
-    def _choice(self, index: int, number: int, request: DeviceRequest) -> bool:
+    def _choice(self, index: int, number: int, request: ClassRequest) -> bool:
         found = self.matches[index, request.name]
         if request.mode != ALL:
             return self._devices(index, number, request, request.count)
@@ -85,7 +85,7 @@ class _Search:
             return False
         return self._every_device(index, number, request, every)
 
-    def _devices(self, index: int, number: int, request: DeviceRequest, count: int) -> bool:
+    def _devices(self, index: int, number: int, request: ClassRequest, count: int) -> bool:
         if count == 0:
             return self.request(index, number + 1)
         self._count_step(index, count)
@@ -103,7 +103,7 @@ class _Search:
         return False
 
     def _every_device(
-        self, index: int, number: int, request: DeviceRequest, left: Sequence[DeviceMatch]
+        self, index: int, number: int, request: ClassRequest, left: Sequence[DeviceMatch]
     ) -> bool:
         if not left:
             return self.request(index, number + 1)
@@ -129,7 +129,7 @@ class _Search:
 
     @contextmanager
     def _taking(
-        self, index: int, request: DeviceRequest, match: DeviceMatch
+        self, index: int, request: ClassRequest, match: DeviceMatch
     ) -> Iterator[list[DeviceMatch]]:
         """Take a device, and give it back unless the block keeps it in the list."""
         kept: list[DeviceMatch] = []
@@ -138,14 +138,14 @@ class _Search:
         if not kept:
             self.chosen.pop()
 
-    def _failed(self, request: DeviceRequest, reasons: Counter[str]) -> None:
+    def _failed(self, request: ClassRequest, reasons: Counter[str]) -> None:
         texts = "; ".join(f"{text} ({n} devices)" if n > 1 else text for text, n in reasons.items())
         if len(self.chosen) > self.deepest[0]:
             count = f", {request.count} devices" if request.count > 1 else ""
             reason = f"request {request.name}{count}: {texts or 'the node has no device'}"
             self.deepest = (len(self.chosen), reason)
 
-    def _held(self, index: int, request: DeviceRequest, match: DeviceMatch) -> str:
+    def _held(self, index: int, request: ClassRequest, match: DeviceMatch) -> str:
         """Return which request of now has a device, "" if this one can also have it."""
         for one in self.chosen:
             if one.match.node_device.key != match.node_device.key:
@@ -156,7 +156,7 @@ class _Search:
                 return f"request {one.request.name} has the device"
         return ""
 
-    def _obstacle(self, index: int, request: DeviceRequest, match: DeviceMatch) -> str:
+    def _obstacle(self, index: int, request: ClassRequest, match: DeviceMatch) -> str:
         """Return why a device does not fit next to those of now, "" if it does."""
         _require_verdict(match)
         if match.verdict == EXCLUDES:
@@ -173,7 +173,7 @@ class _Search:
                 return reason
         return self._violated(index, request, match)
 
-    def _violated(self, index: int, request: DeviceRequest, match: DeviceMatch) -> str:
+    def _violated(self, index: int, request: ClassRequest, match: DeviceMatch) -> str:
         for one in self.claims[index].constraints:
             if one.applies_to(request.name) and (reason := self._against(one, index, match)):
                 return reason

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpuhook.dra.pool.pool_device import Pool
     from gpuhook.explain.claims.claim_groups import ClaimGroup
-    from gpuhook.explain.claims.claim_objects import ClaimManifest, ClassObject, DeviceRequest
+    from gpuhook.explain.claims.claim_objects import ClaimManifest, ClassObject, ClassRequest
     from gpuhook.explain.claims.device_matches import DeviceMatch
 
 _ADMIN = (
@@ -66,7 +66,7 @@ def claim_answers(
     return ClaimAnswers(answers, classes, extended)
 
 
-def _requests(group: ClaimGroup) -> list[tuple[int, DeviceRequest]]:
+def _requests(group: ClaimGroup) -> list[tuple[int, ClassRequest]]:
     return [
         (index, choice)
         for index, claim in enumerate(group.claims)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpuhook.explain.claims.claim_answers import ClaimAnswer, ClaimAnswers
-    from gpuhook.explain.claims.claim_objects import DeviceRequest
+    from gpuhook.explain.claims.claim_objects import ClassRequest
     from gpuhook.explain.pods.pod_requests import Objection
 
 
@@ -74,7 +74,7 @@ def _requests(answer: ClaimAnswer, found: ClaimAnswers) -> Iterator[dict[str, An
             }
 
 
-def _devices(answer: ClaimAnswer, index: int, request: DeviceRequest) -> Iterator[dict[str, str]]:
+def _devices(answer: ClaimAnswer, index: int, request: ClassRequest) -> Iterator[dict[str, str]]:
     for one in answer.matches.get((index, request.name), ()):
         yield {
             "driver": one.node_device.pool.driver,
@@ -87,7 +87,7 @@ def _devices(answer: ClaimAnswer, index: int, request: DeviceRequest) -> Iterato
         }
 
 
-def _allocated(answer: ClaimAnswer, index: int, request: DeviceRequest) -> Iterator[dict[str, Any]]:
+def _allocated(answer: ClaimAnswer, index: int, request: ClassRequest) -> Iterator[dict[str, Any]]:
     for one in answer.outcome.chosen:
         if one.claim == index and one.request is request:
             device = one.match.node_device

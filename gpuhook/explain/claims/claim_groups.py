@@ -10,7 +10,7 @@ from gpuhook.explain.claims.claim_objects import (
     IMPLICIT,
     TEMPLATE,
     ClaimObject,
-    DeviceRequest,
+    ClassRequest,
     RequestChoices,
 )
 
@@ -71,7 +71,7 @@ def claim_groups(
         if (one.kind, one.namespace, one.name) not in used:
             yield ClaimGroup((one,))
     for device_class in manifest.classes if is_empty else ():
-        request = DeviceRequest("one", device_class.name, device_class.source)
+        request = ClassRequest("one", device_class.name, device_class.source)
         choices = (RequestChoices("one", (request,)),)
         yield ClaimGroup((ClaimObject("a claim for", device_class.name, "", "", choices),))
 
@@ -110,7 +110,7 @@ def _extended_requests(pod: Pod, extended: Mapping[str, ClassObject]) -> Iterato
         for number, (name, amount) in enumerate(named):
             count = amount.text()
             if count.isdecimal() and int(count[:9]) > 0:
-                request = DeviceRequest(
+                request = ClassRequest(
                     extended_name(index, number),
                     extended[name].name,
                     amount.where,

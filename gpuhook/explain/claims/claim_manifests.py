@@ -17,11 +17,11 @@ from gpuhook.explain.claims.claim_objects import (
     ClaimManifest,
     ClaimObject,
     ClassObject,
+    ClassRequest,
     DeviceConstraint,
-    DeviceRequest,
     DeviceSelector,
     RequestChoices,
-    Toleration,
+    TaintToleration,
 )
 from gpuhook.explain.pods import pod_manifests, workloads
 from gpuhook.vendors.catalogue import vendors
@@ -109,7 +109,7 @@ def _claim(one: Value) -> ClaimObject:
     )
 
 
-def _choices(request: Value) -> Iterator[DeviceRequest]:
+def _choices(request: Value) -> Iterator[ClassRequest]:
     name = request["name"].text()
     choices = request["firstAvailable"].items()
     for choice in choices:
@@ -119,9 +119,9 @@ def _choices(request: Value) -> Iterator[DeviceRequest]:
         yield _request(exact if exact.is_there else request, name)
 
 
-def _request(one: Value, name: str) -> DeviceRequest:
+def _request(one: Value, name: str) -> ClassRequest:
     count = one["count"].text()
-    return DeviceRequest(
+    return ClassRequest(
         name=name,
         device_class=one["deviceClassName"].text(),
         where=one.where,
@@ -130,7 +130,7 @@ def _request(one: Value, name: str) -> DeviceRequest:
         selectors=_selectors(one),
         capacity=one.at("capacity", "requests").texts(),
         tolerations=tuple(
-            Toleration(*(t[key].text() for key in ("key", "operator", "value", "effect")))
+            TaintToleration(*(t[key].text() for key in ("key", "operator", "value", "effect")))
             for t in one["tolerations"].items()
         ),
         is_admin=one["adminAccess"].is_true(),

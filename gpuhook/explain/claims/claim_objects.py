@@ -29,7 +29,7 @@ class DeviceSelector:
 
 
 @dataclass(frozen=True, slots=True)
-class Toleration:
+class TaintToleration:
     """A toleration of a taint: without a key or an effect, it tolerates any."""
 
     key: str
@@ -39,7 +39,7 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceRequest:
+class ClassRequest:
     """A request of one class, or one of the choices of `firstAvailable`: "gpu", "gpu/small"."""
 
     name: str
@@ -49,7 +49,7 @@ class DeviceRequest:
     count: int = 1
     selectors: tuple[DeviceSelector, ...] = ()
     capacity: Mapping[str, str] = field(default_factory=dict)  # as written: "10Gi"
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[TaintToleration, ...] = ()
     is_admin: bool = False
 
 
@@ -58,7 +58,7 @@ class RequestChoices:
     """A request and its `choices`, one without `firstAvailable`."""
 
     name: str
-    choices: tuple[DeviceRequest, ...]
+    choices: tuple[ClassRequest, ...]
 
 
 @dataclass(frozen=True, slots=True)

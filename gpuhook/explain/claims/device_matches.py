@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gpuhook.dra.pool.pool_device import Capacity, Pool, PoolDevice, Taint
     from gpuhook.explain.claims.cel_selectors import SelectorVerdict
-    from gpuhook.explain.claims.claim_objects import ClassObject, DeviceRequest, Toleration
+    from gpuhook.explain.claims.claim_objects import ClassObject, ClassRequest, TaintToleration
 
 _PREVENTING = ("NoSchedule", "NoExecute")
 
@@ -67,14 +67,14 @@ class DeviceJudge:
         offered = [cel_selectors.cel_device(one.pool.driver, one.device) for one in self.devices]
         self._verdicts = cel_selectors.judged(expressions, offered)
 
-    def matches(self, request: DeviceRequest, its_class: ClassObject) -> list[DeviceMatch]:
+    def matches(self, request: ClassRequest, its_class: ClassObject) -> list[DeviceMatch]:
         """Return the verdict on each device, in the order in which the scheduler tries them."""
         return [
             self._match(number, one, request, its_class) for number, one in enumerate(self.devices)
         ]
 
     def _match(
-        self, number: int, one: NodeDevice, request: DeviceRequest, its_class: ClassObject
+        self, number: int, one: NodeDevice, request: ClassRequest, its_class: ClassObject
     ) -> DeviceMatch:
         selectors = [(f"class {its_class.name}", selector) for selector in its_class.selectors]
         selectors += [(f"request {request.name}", selector) for selector in request.selectors]
@@ -93,14 +93,14 @@ class DeviceJudge:
         return DeviceMatch(one, consumes=_consumption(one.device, request.capacity))
 
 
-def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> Iterator[Taint]:
+def untolerated(taints: Iterable[Taint], tolerations: Sequence[TaintToleration]) -> Iterator[Taint]:
     """Yield the taints that prevent an allocation with these tolerations."""
     for taint in taints:
         if taint.effect in _PREVENTING and not any(_tolerates(one, taint) for one in tolerations):
             yield taint
 
 
-def _tolerates(one: Toleration, taint: Taint) -> bool:
+def _tolerates(one: TaintToleration, taint: Taint) -> bool:
     if one.effect not in ("", taint.effect):
         return False
     if one.operator == "Exists":

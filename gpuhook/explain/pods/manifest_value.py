@@ -110,10 +110,12 @@ class Value:
 
 
 def _number(text: str) -> object:
-    try:
-        return yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError):  # too many digits
-        return text
+    for kind in (int, float):
+        try:
+            return kind(text.replace("_", ""))
+        except ValueError:  # no number of this kind, or too many digits
+            continue
+    return text
 
 
 def _pairs(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:

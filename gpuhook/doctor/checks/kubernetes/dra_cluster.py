@@ -146,8 +146,8 @@ def _extended(node: ExaminedNode) -> Iterator[Finding]:
             yield _same_name(name, classes)
         if name.partition("/")[0] in domains:
             yield _count(node, name)
-    if not names:
-        yield absent("no DeviceClass has an extendedResourceName")
+    if not any(name.partition("/")[0] in domains for name in names):
+        yield absent("no DeviceClass has an extendedResourceName for GPUs of this node")
 
 
 def _same_name(name: str, classes: list[str]) -> Finding:
