@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from gpuhook.explain.question import Question
 
 TEXT, WIDE, DIFF, DOT = "text", "wide", "diff", "dot"
-_GROUP, _FIELD = b"resource.k8s.io", b"resourceClaims"  # of manifests with claims
+# Of manifests with claims: their group, the field of pods, the prefix of extended resources.
+_OF_CLAIMS = (b"resource.k8s.io", b"resourceClaims", b"deviceclass.resource.kubernetes.io/")
 _MOUNTS = "/var/run/nvidia-container-devices"
 
 
@@ -280,7 +281,7 @@ def _questions(
     raw = documents.read(what)
     found = explain_inputs.text_questions(raw, where)
     is_manifest = not found or found[0].asked is not None
-    if not is_manifest or not (class_files or _GROUP in raw or _FIELD in raw):
+    if not is_manifest or not (class_files or any(mark in raw for mark in _OF_CLAIMS)):
         return found, None
     from gpuhook.explain.claims import claim_manifests
 

@@ -110,7 +110,7 @@ def _two_registrations(case: FaultCase) -> None:
 
 def _plugin_too(case: FaultCase) -> None:
     healthy_driver(case)
-    registered = {"nvidia.com/gpu": [gpu.uuid for gpu in case.node.node.gpus]}
+    registered = {"nvidia.com/gpu": [gpu.uuid or "" for gpu in case.node.node.gpus]}
     kubernetes.write_checkpoint(case, registered)
 
 

@@ -27,15 +27,21 @@ def device(
     shared: bool = False,
     taints: tuple[Taint, ...] = (),
     counters: Mapping[str, Mapping[str, int]] | None = None,
+    extra: Mapping[str, Any] | None = None,
     **attributes: Any,
 ) -> PoolDevice:
     """Return GPU `number`, with `memory` in GiB; `shared` by four claims."""
     own = Device(f"GPU-{number}", str(number), f"GPU-{number}", number, (), ())
-    found = {"type": "gpu", "uuid": own.uuid, "index": number, "driverVersion": Version("580.1.2")}
+    found: dict[str, Any] = {
+        "type": "gpu",
+        "uuid": own.uuid,
+        "index": number,
+        "driverVersion": Version("580.1.2"),
+    }
     return PoolDevice(
         f"gpu-{number}",
         own,
-        {**found, **attributes},
+        {**found, **attributes, **(extra or {})},
         SHARES if shared else {"memory": Capacity(memory * GIB)},
         counters or {},
         taints,

@@ -27,7 +27,7 @@ OWN = f"device.attributes['{DRIVER}']"
 MEMORY = f"device.capacity['{DRIVER}'].memory"
 DEVICE = cel_device(
     DRIVER,
-    device(0, on=True, shared=True, **{"resource.kubernetes.io/pcieRoot": "pci0000:15"}),
+    device(0, on=True, shared=True, extra={"resource.kubernetes.io/pcieRoot": "pci0000:15"}),
 )
 
 try:

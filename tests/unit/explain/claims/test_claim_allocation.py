@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.dra.pool.pool_device import Capacity, Taint
+from gpuhook.dra.pool.pool_device import Capacity, PoolDevice, Taint
 from gpuhook.explain.claims import claim_allocation
 from gpuhook.explain.claims.cel_selectors import BROKEN, NOT_JUDGED
 from gpuhook.explain.claims.claim_allocation import ALLOCATED, PENDING
@@ -194,9 +194,9 @@ def test_the_first_available_choice_applies(number: int, expected: list[str]) ->
 def test_constraints_combine_devices(constraint: str, expected: list[str]) -> None:
     root = "resource.kubernetes.io/pcieRoot"
     devices = [
-        device(0, brand="A", **{root: "pci1"}),
+        device(0, brand="A", extra={root: "pci1"}),
         device(1, brand="B"),
-        device(2, brand="B", **{root: "pci1"}),
+        device(2, brand="B", extra={root: "pci1"}),
     ]
     text = claim(request("a") + request("b"), f"constraints: [{{{constraint.format(d=DRIVER)}}}]")
     found = answer(ANY + text, *devices)
@@ -258,16 +258,16 @@ spec:
 
 
 def test_counters_of_partitions_run_out() -> None:
-    def part(number: int, slices: int) -> object:
+    def part(number: int, slices: int) -> PoolDevice:
         return device(number, counters={"gpu-counters": {"slices": slices}})
 
     sets = {"gpu-counters": {"slices": 4}}
     parts = [part(0, 4), part(1, 2), part(2, 2), part(3, 1)]
-    found = answer(ANY + claim(request("a", "count: 2")), *parts, sets=sets)  # type: ignore[arg-type]
+    found = answer(ANY + claim(request("a", "count: 2")), *parts, sets=sets)
     assert [name for _, name in chosen(found)] == ["gpu-1", "gpu-2"]
-    found = answer(ANY + claim(request("a", "count: 3")), *parts, sets=sets)  # type: ignore[arg-type]
+    found = answer(ANY + claim(request("a", "count: 3")), *parts, sets=sets)
     assert "no slices of gpu-counters is left" in found.outcome.reason
-    lost = answer(ANY + claim(request()), part(0, 1))  # type: ignore[arg-type]
+    lost = answer(ANY + claim(request()), part(0, 1))
     assert lost.outcome.result == PENDING  # the pool does not have the set
 
 
