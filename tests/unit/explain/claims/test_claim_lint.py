@@ -298,7 +298,7 @@ def test_whatever_the_stand_in_of_the_api_server_refuses_has_an_objection(
     try:
         refused = bool(claim_limits.claim_errors(document["spec"]))
     except (AttributeError, TypeError):
-        refused = True  # of another type than the stand-in reads
+        refused = True  # a type that the stand-in does not read
     if refused and value is not None:  # null is a missing value
         assert [one for _, result, one in found(yaml.safe_dump(document)) if result == REFUSED]
 
