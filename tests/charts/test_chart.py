@@ -151,14 +151,13 @@ def test_commands_accept_the_arguments(values: dict[str, Any]) -> None:
     for daemon_set in daemon_sets(rendered(values)):
         (inner,) = daemon_set["spec"]["template"]["spec"]["containers"]
         words = ["/" if word == "/host" else word for word in inner["args"]]  # must exist
-        command: click.Command = main
+        group: click.Command = main
         context = click.Context(main)
-        while isinstance(command, click.Group):
-            name = words.pop(0)
-            found = command.get_command(context, name)
-            assert found is not None, name
-            command = found
-        command.make_context(name, words, parent=context).close()
+        while isinstance(group, click.Group):
+            command = group.get_command(context, words[0])
+            assert command is not None, words
+            group, *words = command, *words[1:]
+        group.make_context(group.name, words, parent=context).close()
 
 
 @every

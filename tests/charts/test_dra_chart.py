@@ -12,6 +12,7 @@ from tests.charts.rendering import container, one, pod, refused, rendered, varia
 from tests.charts.values import DRA, SETS, TIME_SLICES
 
 BESIDE = SETS["dra-beside-the-plugin"]
+NAMES = {"gpu.nvidia.com": "nvidia.com/gpu", "gpu.amd.com": "amd.com/gpu"}
 CLASSES = {"gpu.nvidia.com", "mig.nvidia.com", "gpu.amd.com"}
 
 
@@ -61,12 +62,8 @@ def test_classes_are_those_of_the_nodes_vendors(nodes: str, names: set[str]) -> 
         ("1.33.9", "v1beta1", {}),
         ("1.34.1", "v1", {}),
         ("1.35.5", "v1", {}),
-        (
-            "1.36.0-alpha.1",
-            "v1",
-            {"gpu.nvidia.com": "nvidia.com/gpu", "gpu.amd.com": "amd.com/gpu"},
-        ),
-        ("1.37.2", "v1", {"gpu.nvidia.com": "nvidia.com/gpu", "gpu.amd.com": "amd.com/gpu"}),
+        ("1.36.0-alpha.1", "v1", NAMES),
+        ("1.37.2", "v1", NAMES),
     ],
 )
 def test_extended_resources_follow_the_server(
@@ -172,7 +169,7 @@ def test_permissions_of_the_driver() -> None:
         ("dra-mig", ["MKNOD"]),
     ],
 )
-def test_privileges_of_the_driver(name: str, wanted: dict[str, bool] | list[str]) -> None:
+def test_privileges_of_the_driver(name: str, wanted: Any) -> None:
     """Only a container without a handler that adds its GPUs, or with MPS servers, is privileged."""
     if isinstance(wanted, list):
         wanted = {
@@ -180,7 +177,7 @@ def test_privileges_of_the_driver(name: str, wanted: dict[str, bool] | list[str]
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"], "add": wanted},
             "seccompProfile": {"type": "RuntimeDefault"},
-        }  # type: ignore[dict-item]
+        }
     assert container(rendered(SETS[name]), "-dra")["securityContext"] == wanted
 
 

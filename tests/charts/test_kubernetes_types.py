@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of the chart, the manifests and the pages have the types of Kubernetes 1.36.
 
-kubernetes-validate has the JSON schemas of its OpenAPI document. The strict ones know no other field.
+kubernetes-validate has the JSON schemas of its OpenAPI document; the strict ones know no other
+field.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def test_objects_for_other_versions(version: str) -> None:
 
 
 def objects_of(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of Kubernetes in a text: not values of the chart, and no part of an object."""
+    """Yield the whole objects of Kubernetes in a text, which may have values of the chart."""
     for obj in yaml.safe_load_all(text):
         if isinstance(obj, dict) and {"apiVersion", "kind", "metadata"} <= obj.keys():
             yield obj
@@ -89,7 +90,7 @@ def test_other_types_are_refused(kind: str, path: list[Any], value: Any, words: 
     place = obj
     for key in path[:-1]:
         place = place[key]
-    place[path[-1]] = value  # type: ignore[call-overload]
+    place[path[-1]] = value
     with pytest.raises(kubernetes_validate.ValidationError, match=words):
         validate(obj)
 
