@@ -1028,4 +1028,13 @@ check whether the driver works; the output has the GPUs of other vendors only
 GH2561 DriverError
 the amdgpu driver did not answer within {seconds} seconds: {path}
 look for a reset or a hang of a GPU: dmesg | grep amdgpu
+GH2660 HostError
+cannot read which devices the kubelet assigned, in {path}: {reason}
+the NRI plugin needs the kubelet's directory of device plugins; if the file is damaged, restart the kubelet
+GH2661 RequestError
+{where} requests {name}, which is not a CDI device name
+write VENDOR/CLASS=NAME, such as nvidia.com/gpu=0; `gpuhook cdi list` prints the names of this node
+GH2662 RequestError
+the annotation {key} is unknown
+use {prefix}/container.NAME for one container, or {prefix}/pod for all containers of the pod
 """

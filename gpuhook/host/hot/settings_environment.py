@@ -32,6 +32,10 @@ VARIABLES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "GPUHOOK_LIMITS_GUARANTEE": ("limits_guarantee", "", ("auto", "always", "never")),
     "GPUHOOK_LIMITS_HINTS": ("limits_hints", LIST, _HINTS),
     "GPUHOOK_LIMITS_ON_FAILURE": ("limits_on_failure", "", ("auto", "refuse", "start")),
+    "GPUHOOK_NRI_DEVICES": ("nri_devices", LIST, ()),
+    "GPUHOOK_NRI_MANAGEMENT_NAMESPACES": ("nri_management_namespaces", LIST, ()),
+    "GPUHOOK_NRI_NAMESPACES": ("nri_namespaces", LIST, ()),
+    "GPUHOOK_NRI_RUNTIME_CLASSES": ("nri_runtime_classes", LIST, ()),
     "GPUHOOK_REQUEST_ACCEPT_ANNOTATIONS": (
         "accept_annotations",
         "",
