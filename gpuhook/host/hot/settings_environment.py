@@ -101,6 +101,8 @@ def _list(variable: str, text: str, form: str, words: tuple[str, ...]) -> list[s
             raise _unfit(variable, text, f"{word} is not an absolute path")
         if variable == "GPUHOOK_REQUEST_SWARM_RESOURCES" and not _is_variable(word):
             raise _unfit(variable, text, f"{word} is not the name of a variable")
+        if variable == "GPUHOOK_NRI_DEVICES" and not (_is_kind(word) or _is_device(word, ())):
+            raise _unfit(variable, text, f"{word} is neither a CDI kind nor a CDI name")
         if variable == "GPUHOOK_REQUEST_EXCLUSIVE_DEVICES" and not _is_device(word):
             raise _unfit(variable, text, f"{word} is neither a CDI name nor all")
     return found
@@ -115,9 +117,9 @@ def _is_kind(text: str) -> bool:
     )
 
 
-def _is_device(text: str) -> bool:
+def _is_device(text: str, words: tuple[str, ...] = ("all",)) -> bool:
     kind, _, name = text.partition("=")
-    return text == "all" or (_is_kind(kind) and name.split() == [name] and "=" not in name)
+    return text in words or (_is_kind(kind) and name.split() == [name] and "=" not in name)
 
 
 def _is_variable(text: str) -> bool:
