@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which requests for GPUs the NRI plugin accepts, by their origin and by the node's settings."""
+"""What the policy of requests is based on: the kubelet's assignments, and annotations of pods."""

@@ -23,6 +23,12 @@ ANYONE = "*"
 _MANAGEMENT = "management."
 
 
+def prefixes() -> list[str]:
+    """Return what the keys begin with: gpuhook's own, and that of each vendor's plugin."""
+    labels = [vendor.domain.partition(".")[0] for vendor in vendors()]
+    return [PREFIX, *(f"{label}.cdi.k8s.io" for label in labels)]
+
+
 def annotation_source(annotations: Mapping[str, str], container: str) -> parse.Source | None:
     """Return the request of a pod's annotations for a container, None if there is none.
 
@@ -30,9 +36,8 @@ def annotation_source(annotations: Mapping[str, str], container: str) -> parse.S
     and GH1005 for a malformed list.
     """
     _require_known(annotations)
-    prefixes = [PREFIX, *(f"{_label(vendor.domain)}.cdi.k8s.io" for vendor in vendors())]
     for form in (f"/container.{container}", "/pod", ""):
-        key = next((one + form for one in prefixes if one + form in annotations), "")
+        key = next((one + form for one in prefixes() if one + form in annotations), "")
         if not key:
             continue
         where = f"annotation {key}"
@@ -76,7 +81,3 @@ def is_listed(name: str, allowed: list[str]) -> bool:
 
 def _is_of_gpus(kind: str) -> bool:
     return kind.partition("/")[0] in {vendor.domain for vendor in vendors()}
-
-
-def _label(domain: str) -> str:
-    return domain.partition(".")[0]

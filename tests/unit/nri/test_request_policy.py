@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from gpuhook.errors import GpuhookError
 from gpuhook.node.kept_log import KeptLog
 from gpuhook.nri.policy.kubelet_grants import NAME, KubeletGrants
 from gpuhook.nri.policy.pod_annotations import PREFIX
-from gpuhook.nri.policy.request_policy import PermittedSpec, Requester, permitted_spec
+from gpuhook.nri.request_policy import RequestPolicy
+from gpuhook.nri.wire import protobuf_wire as wire
+from gpuhook.nri.wire.nri_messages import NriContainer, PodSandbox
+from gpuhook.nri.wire.protobuf_wire import Message
 from tests.plans import chosen, this_context
 from tests.refusal import refused
 
@@ -45,6 +49,25 @@ def checkpoint(place: Path, *answers: dict[str, str], name: str = "main", uid: s
     (place / NAME).write_text(json.dumps({"Data": data, "Checksum": 1}))
 
 
+def pod_of(namespace: str, handler: str, annotations: dict[str, str]) -> PodSandbox:
+    """Return a pod as a runtime describes it."""
+    fields = {2: "pod", 3: "uid", 4: namespace, 7: handler}
+    texts = b"".join(wire.encode_text(number, text) for number, text in fields.items())
+    return PodSandbox(Message(texts + encoded(6, annotations)))
+
+
+def encoded(number: int, values: dict[str, str]) -> bytes:
+    """Return a map of texts, also of bytes that are not UTF-8, which a pod cannot send."""
+    pairs = (
+        b"".join(
+            wire.encode_bytes(index, text.encode("utf-8", "surrogateescape"))
+            for index, text in enumerate(pair, 1)
+        )
+        for pair in values.items()
+    )
+    return b"".join(wire.encode_bytes(number, pair) for pair in pairs)
+
+
 class Asked:
     """A container and the decision on it: `names` are those that a plan is made of."""
 
@@ -60,31 +83,36 @@ class Asked:
         namespace: str = "default",
         handler: str = "",
     ) -> None:
-        self.spec: dict[str, Any] = {
-            "process": {"env": env},
-            "annotations": annotations or {},
-            "mounts": [],
-            "linux": {"devices": devices or []},
-        }
-        self.before = json.dumps(self.spec)
         log = KeptLog()
         context = this_context(chosen(**(settings or {})), log)
-        requester = Requester(namespace, "uid", "main", handler, pod or {})
-        self.found: PermittedSpec = permitted_spec(
-            self.spec, requester, context, KubeletGrants(str(place))
-        )
-        assert json.dumps(self.spec) == self.before, "the caller's spec was changed"
-        self.names = [
-            name for _, one in sources_logged(dict(self.found.spec), context) for name in one.names
-        ]
+        container = NriContainer(Message(wire.encode_text(3, "main")))
+        spec = {
+            **container.spec,
+            "process": {"env": env},
+            "annotations": annotations or {},
+            "linux": {"devices": devices or []},
+        }
+        self.before = copy.deepcopy(spec)
+        sandbox = pod_of(namespace, handler, pod or {})
+        RequestPolicy(KubeletGrants(str(place))).restrict(spec, sandbox, container, context)
+        self.spec = spec
+        self.env = spec["process"]["env"]
+        sources = sources_logged(copy.deepcopy(spec), context)
+        self.names = [name for _, one in sources for name in one.names]
+        self.where = "".join(one.where for _, one in sources)
         self.codes = [warning.code for warning in log.warnings]
         self.said = " ".join(warning.message for warning in log.warnings)
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the container's variable requests nothing, for any program that reads it."""
+        return [one for one in self.env if one.startswith(DEVICES)] == [f"{DEVICES}=void"]
 
 
 def test_container_without_a_request_is_unchanged(tmp_path: Path) -> None:
     asked = Asked(tmp_path, ["PATH=/bin", f"{DEVICES}=void"])
-    assert asked.found.spec is asked.spec
-    assert (asked.names, asked.found.void, asked.codes) == ([], (), [])
+    assert asked.spec == asked.before
+    assert (asked.names, asked.codes) == ([], [])
 
 
 @pytest.mark.parametrize("value", ["all", "0", UUID])
@@ -94,9 +122,9 @@ def test_variable_that_no_device_plugin_set_is_refused(
 ) -> None:
     """An image may set it, and NRI announces every container of the node."""
     asked = Asked(tmp_path, ["A=1", f"{DEVICES}={value}"], settings=settings)
-    assert (asked.names, asked.found.void, asked.codes) == ([], (DEVICES,), ["GH1007"])
+    assert (asked.names, asked.codes) == ([], ["GH1007"])
     assert "namespace default is not in nri.namespaces" in asked.said
-    assert asked.found.spec["process"]["env"] == ["A=1"]
+    assert asked.env == ["A=1", f"{DEVICES}=void"]
 
 
 def test_refused_variable_fails_the_container_if_the_settings_say_so(tmp_path: Path) -> None:
@@ -109,7 +137,7 @@ def test_variable_of_the_device_plugin_applies(tmp_path: Path) -> None:
     checkpoint(tmp_path, {DEVICES: UUID, "GPUHOOK_REPLICAS": f"{UUID}::1"})
     for settings in ({}, {"accept_env_when_unprivileged": False}, FAILS):
         asked = Asked(tmp_path, ["A=1", f"{DEVICES}={UUID}"], settings=settings)
-        assert (asked.names, asked.found.void, asked.codes) == ([UUID], (), [])
+        assert (asked.names, asked.codes) == ([UUID], [])
 
 
 @pytest.mark.parametrize("tenant", ["all", "0,1", "GPU-other"])
@@ -117,7 +145,7 @@ def test_variable_of_a_pod_cannot_widen_the_assignment(tenant: str, tmp_path: Pa
     """The pod's value replaces that of the device plugin; the device plugin's applies."""
     checkpoint(tmp_path, {DEVICES: UUID})
     asked = Asked(tmp_path, [f"{DEVICES}={tenant}", "A=1"])
-    assert (asked.names, asked.found.void) == ([UUID], ())
+    assert asked.names == [UUID]
 
 
 @pytest.mark.parametrize("other", [{"name": "side"}, {"uid": "older"}])
@@ -125,7 +153,8 @@ def test_assignment_of_another_container_does_not_apply(
     other: dict[str, str], tmp_path: Path
 ) -> None:
     checkpoint(tmp_path, {DEVICES: UUID}, **other)
-    assert Asked(tmp_path, [f"{DEVICES}={UUID}"]).names == []
+    asked = Asked(tmp_path, [f"{DEVICES}={UUID}"])
+    assert (asked.names, asked.is_void) == ([], True)
 
 
 def test_two_resources_of_one_container(tmp_path: Path) -> None:
@@ -165,7 +194,7 @@ def test_damaged_checkpoint_fails_a_container_with_a_named_device(
     with refused("GH2660"):
         Asked(tmp_path, [f"{DEVICES}={UUID}"])
     asked = Asked(tmp_path, [f"{DEVICES}=all"])
-    assert (asked.names, asked.found.void) == ([], (DEVICES,))
+    assert (asked.names, asked.is_void) == ([], True)
     assert asked.codes == ["GH2660", "GH1007"]
 
 
@@ -195,10 +224,10 @@ def test_variables_of_listed_pods_apply_by_the_nodes_settings(
 
 def test_legacy_image_requests_no_gpu_by_itself(tmp_path: Path) -> None:
     asked = Asked(tmp_path, ["CUDA_VERSION=8.0"])
-    assert (asked.names, asked.found.void) == ([], (DEVICES,))
+    assert (asked.names, asked.is_void) == ([], True)
     assert Asked(tmp_path, ["CUDA_VERSION=8.0"], settings=ANY).names == ["all"]
     newer = Asked(tmp_path, ["CUDA_VERSION=12.0", "NVIDIA_REQUIRE_CUDA=cuda>=12.0"])
-    assert newer.found.spec is newer.spec
+    assert newer.spec == newer.before
 
 
 def test_annotation_of_the_kubelet_applies(tmp_path: Path) -> None:
@@ -232,12 +261,13 @@ def test_most_specific_annotation_of_a_pod_applies(
     asked = Asked(tmp_path, [], pod=pod, settings=OWN)
     assert asked.names == ([name] if name else [])
     assert asked.codes == []
+    assert (f"annotation {prefix}{keys[0]}" in asked.where) == bool(name)
 
 
 def test_annotations_of_pods_are_refused_by_default(tmp_path: Path) -> None:
     pod = {f"{PREFIX}/pod": "nvidia.com/gpu=0"}
     asked = Asked(tmp_path, [], pod=pod)
-    assert (asked.names, asked.found.void, asked.codes) == ([], (), ["GH1007"])
+    assert (asked.names, asked.env, asked.codes) == ([], [], ["GH1007"])
     assert f"annotation {PREFIX}/pod" in asked.said
     with refused("GH1026"):
         Asked(tmp_path, [], pod=pod, settings=FAILS)
