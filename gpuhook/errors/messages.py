@@ -1052,4 +1052,13 @@ delete the pod, so that its controller makes another one
 GH2658 FileError
 cannot read the runtime's description of a container: {reason}
 report this with the version of the runtime
+GH2660 HostError
+cannot read which devices the kubelet assigned, in {path}: {reason}
+the NRI plugin needs the kubelet's directory of device plugins; if the file is damaged, restart the kubelet
+GH2661 RequestError
+{where} requests {name}, which is not a CDI device name
+write VENDOR/CLASS=NAME, such as nvidia.com/gpu=0; `gpuhook cdi list` prints the names of this node
+GH2662 RequestError
+the annotation {key} is unknown
+use {prefix}/container.NAME for one container, or {prefix}/pod for all containers of the pod
 """
