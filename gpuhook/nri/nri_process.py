@@ -10,7 +10,7 @@ import stat
 import sys
 import time
 from binascii import crc32
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Thread
 
 from gpuhook.device_plugin.kubelet.backoff import Backoff
@@ -24,6 +24,8 @@ from gpuhook.nri.injection import ContainerLog, Injector
 from gpuhook.nri.node_specs import NodeSettings, NodeSpecs
 from gpuhook.nri.nri_counters import NriCounters
 from gpuhook.nri.nri_service import NriService
+from gpuhook.nri.policy import kubelet_grants
+from gpuhook.nri.policy.kubelet_grants import KubeletGrants
 from gpuhook.nri.request_policy import RequestPolicy
 from gpuhook.nri.stop_signal import StopError, StopSignal
 from gpuhook.nri.wire import nri_messages
@@ -55,7 +57,7 @@ class NriOptions:
     metrics_address: str = ""
     is_expanded: bool = False
     is_waiting: bool = False  # for the first socket
-    policy: RequestPolicy = field(default_factory=RequestPolicy)
+    plugin_directory: str = kubelet_grants.DIRECTORY
 
 
 class RefusedRegistrationError(Exception):
@@ -71,7 +73,8 @@ class NriProcess:
         launcher = os.path.abspath(sys.argv[0])
         compiler = cold_command.Compiler(launcher)
         self._settings, self._specs = NodeSettings(compiler), NodeSpecs(compiler)
-        injector = Injector(self._specs, self._settings, options.policy, launcher, options.hook)
+        policy = RequestPolicy(KubeletGrants(options.plugin_directory))
+        injector = Injector(self._specs, self._settings, policy, launcher, options.hook)
         self._service = NriService(injector, self.counters, is_expanded=options.is_expanded)
         self._stop = StopSignal()
 

@@ -25,9 +25,15 @@ def runtime(tmp_path: Path) -> Iterator[FakeRuntime]:
 
 
 @pytest.fixture
-def plugin(apart: Installation, runtime: FakeRuntime) -> Iterator[NriPlugin]:
+def node(node8: Installation, tmp_path: Path) -> Installation:
+    """Return an installation on which pods of the namespace `default` may request devices."""
+    return node8.apart(tmp_path / "apart", nri={"namespaces": ["default"]})
+
+
+@pytest.fixture
+def plugin(node: Installation, runtime: FakeRuntime) -> Iterator[NriPlugin]:
     """Yield a plugin that connects to it."""
-    with nri_plugin(apart, runtime.path) as made:
+    with nri_plugin(node, runtime.path) as made:
         yield made
 
 
@@ -40,14 +46,14 @@ def variables(adjust: Any) -> dict[str, str]:
     return {one.key: one.value for one in adjust.env}
 
 
-def test_expanded(apart: Installation, runtime: FakeRuntime, plugin: NriPlugin) -> None:
+def test_expanded(node: Installation, runtime: FakeRuntime, plugin: NriPlugin) -> None:
     """containerd 1.7 gets each device, mount and hook of the grant."""
     link = runtime.accept()
     assert link.start(*NODE) == 8
     adjust = link.create(pod(), asking("2")).adjust
     paths = {device.path for device in adjust.linux.devices}
-    assert paths >= {*CONTROL, apart.device(2)}
-    assert apart.device(1) not in paths
+    assert paths >= {*CONTROL, node.device(2)}
+    assert node.device(1) not in paths
     assert variables(adjust)["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert (
         any(mount.destination.endswith("libcuda.so.1") for mount in adjust.mounts) or adjust.mounts

@@ -11,6 +11,7 @@ from gpuhook.cli.options import command_sections
 from gpuhook.host import logs
 from gpuhook.nri import nri_process
 from gpuhook.nri.nri_process import NriOptions
+from gpuhook.nri.policy import kubelet_grants
 
 
 @click.group(cls=command_sections.Sentences)
@@ -69,6 +70,15 @@ def nri() -> None:
     show_envvar=True,
     metavar="HOST:PORT",
     help="Serve Prometheus metrics at http://HOST:PORT/metrics.",
+)
+@click.option(
+    "--plugin-directory",
+    default=kubelet_grants.DIRECTORY,
+    show_default=True,
+    envvar="GPUHOOK_NRI_PLUGIN_DIRECTORY",
+    show_envvar=True,
+    metavar="DIR",
+    help="The kubelet's directory of device plugins, with the record of what they assigned.",
 )
 @click.option(
     "--wait",
