@@ -1058,4 +1058,37 @@ check the driver of the GPUs with gpuhook doctor
 GH2609 UsageError
 the DRA driver cannot start: {reason}
 {hint}
+GH2650 HostError
+there is no NRI socket at {path}
+enable NRI in the runtime, or name its socket with --socket
+GH2651 HostError
+cannot connect to the NRI socket {path}: {reason}
+run this command as root on the node of the runtime
+GH2652 RefusedError
+another gpuhook nri runs for the socket {path}: it has the lock {lock}
+stop the other instance first
+GH2653 HostError
+{runtime} cannot give GPUs by NRI: {reason}
+use the runtime wrapper, the hook or CDI with this engine
+GH2655 HostError
+NRI cannot set {what}: the container starts without
+use a runtime that applies CDI names (containerd 2.1, CRI-O 1.34), or gpuhook-runtime
+GH2656 HostError
+the container could not get its GPUs within {seconds} seconds
+the kubelet tries again; if this remains, look at the log of gpuhook nri and at the driver
+GH2657 HostError
+container {container} of pod {pod} requests a GPU and has started without one
+delete the pod, so that its controller makes another one
+GH2658 FileError
+cannot read the runtime's description of a container: {reason}
+report this with the version of the runtime
+GH2660 HostError
+cannot read which devices the kubelet assigned, in {path}: {reason}
+the NRI plugin needs the kubelet's directory of device plugins; if the file is damaged, restart the kubelet
+GH2661 RequestError
+{where} requests {name}, which is not a CDI device name
+write VENDOR/CLASS=NAME, such as nvidia.com/gpu=0; `gpuhook cdi list` prints the names of this node
+GH2662 RequestError
+the annotation {key} is unknown
+use {prefix}/container.NAME for one container, or {prefix}/pod for all containers of the pod
 """
