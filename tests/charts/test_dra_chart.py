@@ -76,6 +76,22 @@ def test_extended_resources_follow_the_server(
     assert have == dict.fromkeys(CLASSES) | names
 
 
+@pytest.mark.parametrize(
+    ("profile", "word"),
+    [("1g.10gb", "mig-1g.10gb"), ("1g.5gb+me", "mig-1g.5gb.me"), ("1c.2g.10gb", "mig-1c.2g.10gb")],
+)
+def test_class_of_a_mig_profile(profile: str, word: str) -> None:
+    """The resource has the name that the device plugin gives it."""
+    made = {"create": True, "migProfiles": [profile]}
+    dra: dict[str, Any] = {"enabled": True, "deviceClasses": made}
+    spec = classes(DRA | {"dra": dra}, "1.36.0")[f"{word}.nvidia.com"]["spec"]
+    assert spec["extendedResourceName"] == f"nvidia.com/{word}"
+    assert f".profile == '{profile}'" in spec["selectors"][0]["cel"]["expression"]
+    dra["extendedResourceNames"] = {}
+    spec = classes(DRA | {"dra": dra}, "1.36.0")[f"{word}.nvidia.com"]["spec"]
+    assert "extendedResourceName" not in spec
+
+
 def test_extended_resources_of_the_values() -> None:
     values = DRA | {"dra": {"enabled": True, "extendedResourceNames": {}}}
     found = classes(values, "1.36.0")
@@ -130,6 +146,7 @@ def test_values_that_contradict_are_refused(
     [
         ({"nodeLabel": "gpus"}, "nodeLabel"),
         ({"nodeLabel": "a/b/c=d"}, "nodeLabel"),
+        ({"deviceClasses": {"migProfiles": ["10gb"]}}, "migProfiles"),
         ({"extendedResourceNames": {"gpu.intel.com": "a.b/c"}}, "gpu.intel.com"),
         ({"extendedResourceNames": {"gpu.nvidia.com": "gpu"}}, "extendedResourceNames"),
         ({"updateStrategy": {"type": "Recreate"}}, "updateStrategy"),
