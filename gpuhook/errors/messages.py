@@ -1028,6 +1028,30 @@ check whether the driver works; the output has the GPUs of other vendors only
 GH2561 DriverError
 the amdgpu driver did not answer within {seconds} seconds: {path}
 look for a reset or a hang of a GPU: dmesg | grep amdgpu
+GH2650 HostError
+there is no NRI socket at {path}
+enable NRI in the runtime, or name its socket with --socket
+GH2651 HostError
+cannot connect to the NRI socket {path}: {reason}
+run this command as root on the node of the runtime
+GH2652 RefusedError
+another gpuhook nri runs for the socket {path}: it has the lock {lock}
+stop the other instance first
+GH2653 HostError
+{runtime} cannot give GPUs by NRI: {reason}
+use the runtime wrapper, the hook or CDI with this engine
+GH2655 HostError
+NRI cannot set {what}: the container starts without
+use a runtime that applies CDI names (containerd 2.1, CRI-O 1.34), or gpuhook-runtime
+GH2656 HostError
+the container could not get its GPUs within {seconds} seconds
+the kubelet tries again; if this remains, look at the log of gpuhook nri and at the driver
+GH2657 HostError
+container {container} of pod {pod} requests a GPU and has started without one
+delete the pod, so that its controller makes another one
+GH2658 FileError
+cannot read the runtime's description of a container: {reason}
+report this with the version of the runtime
 GH2660 HostError
 cannot read which devices the kubelet assigned, in {path}: {reason}
 the NRI plugin needs the kubelet's directory of device plugins; if the file is damaged, restart the kubelet
