@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+import yaml
 
+from gpuhook.dra.dra_options import OPTIONS
 from gpuhook.vendors.catalogue import vendors
-from tests.charts.rendering import container, one, pod, refused, rendered, variables
+from tests.charts.rendering import ROOT, container, one, pod, refused, rendered, variables
 from tests.charts.values import DRA, SETS, TIME_SLICES
 
+# Keys of /etc/gpuhook/config.yaml.
+NODE_SETTINGS = {"nri.namespaces", "nri.managementNamespaces", "nri.runtimeClasses", "nri.devices"}
 BESIDE = SETS["dra-beside-the-plugin"]
 NAMES = {"gpu.nvidia.com": "nvidia.com/gpu", "gpu.amd.com": "amd.com/gpu"}
 CLASSES = {"gpu.nvidia.com", "mig.nvidia.com", "gpu.amd.com"}
@@ -268,3 +273,25 @@ def test_events_need_a_value() -> None:
     for values, wanted in (({}, False), ({"apiAccess": {"events": True}}, True)):
         rules = one(rendered(DRA | values), "ClusterRole", "-dra")["rules"]
         assert (["events"] in [rule["resources"] for rule in rules]) is wanted
+
+
+@pytest.mark.parametrize("page", ["docs/dra.md", "docs/nri.md"])
+def test_values_of_a_page_are_valid(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```yaml\n(# values.yaml\n.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        assert rendered(yaml.safe_load(block))
+    names = re.findall(r"`((?:dra|nri|installer|runtimeClass)\.\w+)", text)
+    defaults = yaml.safe_load((ROOT / "packaging/helm/gpuhook/values.yaml").read_text())
+    chart = [name.split(".") for name in names if name not in NODE_SETTINGS]
+    assert chart
+    assert all(key in defaults[section] for section, key in chart), chart
+
+
+def test_driver_knows_each_variable() -> None:
+    for name in ("dra", "dra-with-handler", "dra-mps", "dra-mig", "dra-amd-only"):
+        values = SETS[name] | {"metrics": {"enabled": True}, "nvidiaDriverRoot": "/run/driver"}
+        names = variables(rendered(values), "-dra").keys()
+        known = {variable for option in OPTIONS for variable in option.variables}
+        assert names - known <= {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
