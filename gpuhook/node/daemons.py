@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SYSTEMD = "/run/systemd/system"  # it exists if systemd runs: sd_booted(3)
 UNITS = (
     "containerd.service", "cri-docker.service", "crio.service", "docker.service",
-    "docker.socket", "gpuhook-devices.service", "gpuhook-refresh.path",
+    "docker.socket", "gpuhook-devices.service", "gpuhook-nri.service", "gpuhook-refresh.path",
     "gpuhook-refresh.service", "gpuhook-refresh.timer", "k0scontroller.service",
     "k0sworker.service", "k3s-agent.service", "k3s.service", "kubelet.service",
     "nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service", "nvidia-dcgm.service",
