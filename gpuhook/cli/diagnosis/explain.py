@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -198,12 +197,9 @@ def explain(
     if manifest is not None:
         from gpuhook.explain.claims import claim_questions  # it loads the code of claims
 
-        classes = [one for path in class_files for one in claim_questions.classes_of(path)]
-        explained = claim_questions.explained_claims(
-            asked, manifest, target, plugin_config, classes
+        asked, claims, target = claim_questions.explained_claims(
+            asked, manifest, target, plugin_config, class_files
         )
-        asked, claims = explained.questions, explained.documents
-        target = replace(target, notes=(*target.notes, *explained.notes))
     asked = manifest_questions.allotted(asked, target, plugin_config, image_env, host_root)
     asked = [
         question.with_additions(one, env, annotations, mounts, privileged=privileged)

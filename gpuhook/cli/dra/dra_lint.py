@@ -42,7 +42,8 @@ def lint(
 
     The exit status is 1 if an object would be refused, or a pod would wait forever.
     """  # noqa: D301 # click keeps the lines after this mark
-    from gpuhook.explain.claims import claim_lint, claim_questions  # they load the code of claims
+    from gpuhook.explain.claims import claim_questions  # they load the code of claims
+    from gpuhook.explain.claims.rules import claim_lint
 
     classes = [one for path in class_files for one in claim_questions.classes_of(path)]
     texts = [

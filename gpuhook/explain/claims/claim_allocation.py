@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gpuhook.explain.claims.cel_selectors import BROKEN, EXCLUDES, MATCHES, NOT_JUDGED
+from gpuhook.explain.claims.cel.cel_selectors import BROKEN, EXCLUDES, MATCHES, NOT_JUDGED
 from gpuhook.explain.claims.claim_objects import ALL, MATCH
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuhook.dra.pool.pool_device import MEMORY
-from gpuhook.explain.claims.cel_selectors import BROKEN, NOT_JUDGED
+from gpuhook.explain.claims.cel.cel_selectors import BROKEN, NOT_JUDGED
 from gpuhook.explain.claims.claim_allocation import ALLOCATED, PENDING, ClaimOutcome, allocate
 from gpuhook.explain.claims.claim_groups import EXTENDED, claim_groups, extended_classes
 from gpuhook.explain.claims.claim_manifests import default_classes

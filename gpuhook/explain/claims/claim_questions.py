@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gpuhook.errors import GpuhookError, fault
@@ -11,8 +11,8 @@ from gpuhook.explain import manifest_questions
 from gpuhook.explain.claims import claim_manifests
 from gpuhook.explain.claims.claim_answers import claim_answers, claimed_devices
 from gpuhook.explain.claims.claim_document import claim_documents
-from gpuhook.explain.claims.claim_rules import claim_objections
-from gpuhook.explain.claims.pod_claim_rules import pod_claim_objections
+from gpuhook.explain.claims.rules.claim_rules import claim_objections
+from gpuhook.explain.claims.rules.pod_claim_rules import pod_claim_objections
 from gpuhook.explain.pods import pod_notes
 from gpuhook.explain.pods.pod_requests import EPHEMERAL
 from gpuhook.host import documents
@@ -30,18 +30,6 @@ if TYPE_CHECKING:
 _NODE = "this-node"  # the name of the pool, which no selector sees
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedClaims:
-    """The questions with the devices of claims, and the documents of the claims.
-
-    `notes` are why devices of the node are unknown.
-    """
-
-    questions: list[Question]
-    documents: list[dict[str, Any]] | None = None
-    notes: tuple[str, ...] = ()
-
-
 def classes_of(path: str) -> tuple[ClassObject, ...]:
     """Return the classes in a file; raises GH1930, and GH2630 without any."""
     text = documents.read(path).decode("utf-8", "replace")
@@ -52,20 +40,26 @@ def classes_of(path: str) -> tuple[ClassObject, ...]:
 
 
 def explained_claims(
-    questions: Sequence[Question],
+    questions: list[Question],
     manifest: ClaimManifest,
     target: ExplainedNode,
     plugin_config: str | None,
-    further: Sequence[ClassObject] = (),
-) -> ExplainedClaims:
-    """Return the answers for a manifest on a node; raises GH1800 and GH1801."""
+    class_files: Sequence[str] = (),
+) -> tuple[list[Question], list[dict[str, Any]] | None, ExplainedNode]:
+    """Return the questions with the devices of claims, and the documents of the claims.
+
+    The documents are None without a claim. The notes of the node have why devices are unknown.
+    Raises GH1800 and GH1801 for the configuration, and what classes_of() raises.
+    """
+    further = [one for path in class_files for one in classes_of(path)]
     pools, notes = node_pools(target, plugin_config)
     found = claim_answers(manifest, pools, further)
     if not found.answers:
-        return ExplainedClaims(list(questions))
+        return questions, None, target
     objections = list(claim_objections([manifest], further))
     done = list(_with_devices(questions, manifest, found))
-    return ExplainedClaims(done, claim_documents(found, objections), tuple(notes))
+    noted = replace(target, notes=(*target.notes, *notes))
+    return done, claim_documents(found, objections), noted
 
 
 def node_pools(target: ExplainedNode, plugin_config: str | None) -> tuple[list[Pool], list[str]]:

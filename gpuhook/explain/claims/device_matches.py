@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import ceil
 
-from gpuhook.explain.claims import cel_selectors
-from gpuhook.explain.claims.cel_selectors import EXCLUDES, MATCHES
+from gpuhook.explain.claims.cel import cel_selectors
+from gpuhook.explain.claims.cel.cel_selectors import EXCLUDES, MATCHES
 from gpuhook.host.quantity import quantity
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gpuhook.dra.pool.pool_device import Capacity, Pool, PoolDevice, Taint
-    from gpuhook.explain.claims.cel_selectors import SelectorVerdict
+    from gpuhook.explain.claims.cel.cel_selectors import SelectorVerdict
     from gpuhook.explain.claims.claim_objects import ClassObject, ClassRequest, TaintToleration
 
 _PREVENTING = ("NoSchedule", "NoExecute")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpuhook.explain.claims import cel_selectors
-from gpuhook.explain.claims.cel_selectors import (
+from gpuhook.explain.claims.cel import cel_selectors
+from gpuhook.explain.claims.cel.cel_selectors import (
     BROKEN,
     EXCLUDES,
     MATCHES,

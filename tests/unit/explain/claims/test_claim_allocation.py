@@ -7,7 +7,7 @@ import pytest
 
 from gpuhook.dra.pool.pool_device import Capacity, PoolDevice, Taint
 from gpuhook.explain.claims import claim_allocation
-from gpuhook.explain.claims.cel_selectors import BROKEN, NOT_JUDGED
+from gpuhook.explain.claims.cel.cel_selectors import BROKEN, NOT_JUDGED
 from gpuhook.explain.claims.claim_allocation import ALLOCATED, PENDING
 from gpuhook.explain.claims.device_matches import rounded
 from gpuhook.explain.pods.pod_requests import REFUSED

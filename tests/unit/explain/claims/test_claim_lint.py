@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 import gpuhook
 from gpuhook.cli import main
 from gpuhook.errors import GpuhookError
-from gpuhook.explain.claims import claim_lint, claim_schema
-from gpuhook.explain.claims.claim_rules import known_attributes
+from gpuhook.explain.claims.rules import claim_lint, claim_schema
+from gpuhook.explain.claims.rules.claim_rules import known_attributes
 from gpuhook.explain.pods.manifest_value import Value
 from gpuhook.explain.pods.pod_requests import REFUSED, WARNING
 from gpuhook.vendors.catalogue import vendors
@@ -162,7 +162,7 @@ spec:
     ("values", "expected"),
     [
         ({}, []),
-        ({"used": "{name: x}"}, [("claim-reference", REFUSED), ("unused", WARNING)]),
+        ({"used": "{name: x}"}, [("unused", WARNING), ("claim-reference", REFUSED)]),
         ({"used": "{name: g, request: b}"}, [("claim-request", REFUSED)]),
         ({"used": ""}, [("unused", WARNING)]),
         ({"fields": "nodeName: n1"}, [("node-name", "pending")]),

@@ -8,8 +8,8 @@ from typing import Any
 
 from gpuhook.errors import fault
 from gpuhook.explain.claims import claim_manifests
-from gpuhook.explain.claims.claim_rules import claim_objections
-from gpuhook.explain.claims.pod_claim_rules import pod_claim_objections
+from gpuhook.explain.claims.rules.claim_rules import claim_objections
+from gpuhook.explain.claims.rules.pod_claim_rules import pod_claim_objections
 from gpuhook.explain.pods.pod_requests import WARNING
 
 TYPE_CHECKING = False
@@ -67,4 +67,12 @@ def lint(texts: Sequence[tuple[str, str]], further: Sequence[ClassObject] = ()) 
         for pod in manifest.pods:
             found += [(pod.workload, one) for one in pod_claim_objections(pod, together)]
     number = sum(len(one.objects) + len(one.pods) for one in manifests)
-    return LintReport(tuple(path for path, _ in texts), tuple(found), number)
+    paths = tuple(path for path, _ in texts)
+    ordered = sorted(dict.fromkeys(found), key=lambda pair: _place(pair[1].where, paths))
+    return LintReport(paths, tuple(ordered), number)
+
+
+def _place(where: str, paths: Sequence[str]) -> tuple[int, int]:
+    """Return the file and the line of "claim.yaml:14" as numbers."""
+    path, _, line = where.rpartition(":")
+    return (paths.index(path), int(line)) if path in paths else (len(paths), 0)

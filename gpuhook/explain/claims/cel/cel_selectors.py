@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuhook.dra.pool.pool_device import Version
 from gpuhook.errors import printable
-from gpuhook.explain.claims import cel_values
+from gpuhook.explain.claims.cel import cel_values
 from gpuhook.host import worker
 
 TYPE_CHECKING = False

@@ -11,9 +11,10 @@ import re
 from collections import defaultdict
 
 from gpuhook.dra.claims.settings import opaque_parameters
-from gpuhook.explain.claims import cel_selectors, claim_schema
+from gpuhook.explain.claims.cel import cel_selectors
 from gpuhook.explain.claims.claim_manifests import claim_spec, default_classes, name_of
 from gpuhook.explain.claims.claim_objects import CLASS
+from gpuhook.explain.claims.rules import claim_schema
 from gpuhook.explain.pods.pod_requests import API_SERVER, REFUSED, SCHEDULER, WARNING, Objection
 from gpuhook.host.suggestion import nearest
 from gpuhook.vendors.catalogue import vendors
@@ -22,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from gpuhook.explain.claims.cel_selectors import SelectorVerdict
+    from gpuhook.explain.claims.cel.cel_selectors import SelectorVerdict
     from gpuhook.explain.claims.claim_objects import ClaimManifest, ClassObject
     from gpuhook.explain.pods.manifest_value import Value
 
