@@ -51,6 +51,7 @@ SHARED = {
     "hooks.d/gpuhook-prestart.json": "hooks.d/gpuhook-prestart.json",
     "systemd/90-gpuhook.preset": "systemd/90-gpuhook.preset",
     "systemd/gpuhook-devices.service": "systemd/gpuhook-devices.service",
+    "systemd/gpuhook-nri.service": "systemd/gpuhook-nri.service",
     "systemd/gpuhook-refresh.path": "systemd/gpuhook-refresh.path",
     "systemd/gpuhook-refresh.service": "systemd/gpuhook-refresh.service",
     "systemd/gpuhook-refresh.timer": "systemd/gpuhook-refresh.timer",

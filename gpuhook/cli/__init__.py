@@ -49,6 +49,7 @@ COMMANDS = {
     "limits": "gpuhook.cli.containers.limits:limits",
     "map": "gpuhook.cli.diagnosis.map:map_",
     "node": "gpuhook.cli.engines.install:node",
+    "nri": "gpuhook.cli.node.nri:nri",
     "ps": "gpuhook.cli.diagnosis.ps:ps",
     "refresh": "gpuhook.cli.generate.refresh:refresh",
     "repair": "gpuhook.cli.containers.repair:repair",

@@ -20,6 +20,8 @@ from gpuhook.doctor.checks.host import cgroups, containers, security
 from gpuhook.doctor.checks.installation import configuration, installation
 from gpuhook.doctor.checks.kubernetes import (
     cluster_node,
+    dra_cluster,
+    dra_driver,
     kubelet,
     plugin,
     plugin_config,
@@ -65,6 +67,8 @@ def checks() -> tuple[Check, ...]:
         *runtime_class.CHECKS,
         *plugin.CHECKS,
         *plugin_config.CHECKS,
+        *dra_driver.CHECKS,
+        *dra_cluster.CHECKS,
         *cluster_node.CHECKS,
         *installation.CHECKS,
         *configuration.CHECKS,

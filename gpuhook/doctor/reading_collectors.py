@@ -16,7 +16,7 @@ import gpuhook
 from gpuhook.engines.state import dependent_containers
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.inspect import gpu_containers
-from gpuhook.node import daemons, kubernetes_state, node_programs
+from gpuhook.node import daemons, kubernetes_state, node_programs, socket_state
 from gpuhook.node_facts.sources import node_readings
 from gpuhook.vendors import driver_worker
 from gpuhook.vendors.catalogue import vendors
@@ -52,6 +52,7 @@ def live_readings(
         node_readings.CONTAINERS: partial(_containers, tree, state_roots),
         node_readings.STORED: partial(_stored, tree),
         node_readings.API: kubernetes_state.collect,
+        node_readings.DRA_SOCKETS: partial(socket_state.socket_states, tree),
         node_readings.SELF: own_version,
     }
     readings = node_readings.Readings(collectors)

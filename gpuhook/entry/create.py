@@ -80,7 +80,7 @@ class Create:
         self._trouble = trouble
         self._work = work or rootfs_jobs.RootfsWork()
         self._hook = hook
-        self._is_exclusive = False  # one of the container's devices
+        self.is_exclusive = False  # one of the container's devices
         self._began = time.monotonic()
 
     def edit(self, path: str, raw: bytes, low_level: str) -> None:
@@ -95,7 +95,7 @@ class Create:
             files.replace(path, fastjson.dumps(spec, raw))
         if edited.route or self.log.warnings:
             trouble = self._enter_in_ledger(spec, edited, low_level)
-            if trouble is not None and self._is_exclusive:
+            if trouble is not None and self.is_exclusive:
                 files.replace(path, raw)
                 raise trouble  # other containers would not know that it has the device
             if trouble is not None:
@@ -179,7 +179,7 @@ class Create:
         command, grants = self.command, [(context, one.grant) for context, one in given]
         is_dry = not command.identity
         own = os.path.abspath(command.bundle) if is_dry and command.bundle else ""
-        self._is_exclusive = exclusive_devices.claim(grants, own, is_dry=is_dry)
+        self.is_exclusive = exclusive_devices.claim(grants, own, is_dry=is_dry)
 
     def _enforce(self, spec: dict[str, Any], injection: Injection, engine: list[Jobs]) -> None:
         """Enforce the container's requirements of the driver."""
@@ -246,17 +246,27 @@ class Create:
         root = command.root or state.runtime_root(low_level)
         if os.path.isdir(os.path.join(root, command.identity)):
             return None  # the runtime will refuse an id in use; its entry is kept
+        entry = self.ledger_entry(spec, edited, low_level)
+        creator = os.getppid()  # the launcher, which becomes the runtime
+        entry["pid"] = creator
+        entry["started"] = procfs.start_time(creator)
+        return ledger.enter(root, command.identity, entry)
+
+    def ledger_entry(
+        self, spec: dict[str, Any], edited: Edited, low_level: str, route: str = ""
+    ) -> dict[str, Any]:
+        """Return the container's entry without its process; `route` replaces that of the result."""
+        command = self.command
         grant = edited.grant or resolve.Grant()
         # Without a route there are only warnings: its nodes are not those of a grant.
         nodes = oci_spec.device_paths(spec) if edited.route else []
         replicas: list[str] = []
         if edited.route:
             replicas = replicas_of(spec, grant.devices, lambda: self.context.covered(nodes))
-        creator = os.getppid()  # the launcher, which becomes the runtime
         entry = ledger.new_entry(
             spec.get("annotations"),
-            os.path.abspath(command.bundle),
-            edited.route,
+            os.path.abspath(command.bundle) if command.bundle else "",
+            edited.route and (route or edited.route),
             devices=grant.devices,
             nodes=nodes,
             replicas=grant.replicas or replicas,
@@ -265,8 +275,6 @@ class Create:
             source="; ".join([source.where for _, source in edited.requests]),
             runtime=low_level,
         )
-        entry["pid"] = creator
-        entry["started"] = procfs.start_time(creator)
         entry["milliseconds"] = round((time.monotonic() - self._began) * 1000, 2)
         if edited.memory:
             entry["memory"] = edited.memory
@@ -274,7 +282,7 @@ class Create:
             from gpuhook.containers.hot import ledger_warnings
 
             entry["warnings"] = ledger_warnings.records(self.log.warnings)
-        return ledger.enter(root, command.identity, entry)
+        return entry
 
 
 def _with_variables(edits: ContainerEdits, entries: list[str]) -> ContainerEdits:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _ALL = "all"
 _TIMEOUT = 10.0  # seconds
-_locks: list[int] = []  # until the process ends
+_locks: list[int] = []  # until the process ends, or release()
 
 
 def claim(
@@ -56,6 +56,12 @@ def claim(
                 holder = entry.get("pod") or entry["id"]
                 raise fault("GH1063", device=f"{context.node.kind}={name}", holder=holder)
     return True
+
+
+def release() -> None:
+    """Let other processes claim devices."""
+    while _locks:
+        os.close(_locks.pop())
 
 
 def _is_of(entry: dict[str, Any], bundle: str, identity: str) -> bool:

@@ -52,7 +52,7 @@ def main() -> None:
 def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
     """Return the low-level runtime's path, after editing config.json if needed."""
     compiler = cold_command.Compiler(launcher)
-    chosen, trouble = _settings(compiler)
+    chosen, trouble = read_settings(compiler)
     if trouble is None:
         low_level = find_low_level(chosen.low_level_runtimes, launcher)
         _remember(low_level)
@@ -101,7 +101,9 @@ def may_ask(raw: bytes, marks: list[bytes]) -> bool:
     return any(mark in raw for mark in (*MARKS, *marks))
 
 
-def _settings(compiler: cold_command.Compiler) -> tuple[settings.Settings, GpuhookError | None]:
+def read_settings(
+    compiler: cold_command.Compiler,
+) -> tuple[settings.Settings, GpuhookError | None]:
     """Return (the node's settings, None), or the defaults and the error of the settings."""
     try:
         return settings.load(compiler.compile_settings), None

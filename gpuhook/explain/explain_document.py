@@ -35,13 +35,18 @@ if TYPE_CHECKING:
     from gpuhook.request.resolve import Grant
 
 SCHEMA = "gpuhook/explain/v1"
+_CLAIM_FAILS = ("error", "pending", "refused")  # results of claims
 
 
-def explain_document(found: Iterable[SimulatedAnswer], target: ExplainedNode) -> dict[str, Any]:
-    """Return the document of the answers for one node."""
+def explain_document(
+    found: Iterable[SimulatedAnswer],
+    target: ExplainedNode,
+    claims: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Return the document of the answers for one node; `claims` are None without claims."""
     answers = list(found)
     ends = outcome.outcomes(answers)
-    return {
+    document = {
         "schema": SCHEMA,
         "node": _node(target),
         "contention": contention.contention(answers, ends),
@@ -49,6 +54,7 @@ def explain_document(found: Iterable[SimulatedAnswer], target: ExplainedNode) ->
             _container(answer, end, target) for answer, end in zip(answers, ends, strict=True)
         ],
     }
+    return document if claims is None else {**document, "claims": claims}
 
 
 def _node(target: ExplainedNode) -> dict[str, Any]:
@@ -70,8 +76,10 @@ def _node(target: ExplainedNode) -> dict[str, Any]:
 
 
 def is_well(document: dict[str, Any]) -> bool:
-    """Return whether all containers of a document start, also together."""
+    """Return whether all containers of a document start, also together, and its claims fit."""
     if any(one["pending"] for one in document["contention"]):
+        return False
+    if any(one["result"] in _CLAIM_FAILS for one in document.get("claims", ())):
         return False
     return all(one["result"] not in outcome.NOT_STARTED for one in document["containers"])
 
@@ -86,7 +94,10 @@ def _container(
         "kind": question.kind,
         "where": question.where,
         "notes": _notes(answer, found, target),
-        "pod": asked and pod_requests.document(asked, question.allocated, question.placement),
+        "pod": asked
+        and pod_requests.document(
+            asked, question.allocated, question.placement, question.by_claims.objections
+        ),
         **end,
         "gpus": sharing_trace.described(sharing.gpus, target),
         "sources": [
@@ -107,7 +118,11 @@ def _container(
             sharing.gpus,
             sharing.replicas,
             sharing.memory,
-            {*question.plugin.devices, *sharing_trace.exclusive(found.devices, target)},
+            {
+                *question.plugin.devices,
+                *question.by_claims.exclusive,
+                *sharing_trace.exclusive(found.devices, target),
+            },
             domains=sharing.domains | question.plugin.domains,
             devices=target.devices,
         ),
@@ -170,7 +185,9 @@ def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode)
     grant, question = found.grant, answer.question
     direct = question.plugin.direct_devices
     domains = sharing_trace.device_ids(found.devices, target)
-    gpus = [*domains, *direct] or sharing_trace.held_devices(answer, target)
+    gpus = [*domains, *direct, *question.by_claims.uuids] or sharing_trace.held_devices(
+        answer, target
+    )
     replicas = grant.replicas or replicas_of(
         answer.asked,
         grant.devices,
@@ -194,7 +211,11 @@ def _memory(answer: SimulatedAnswer, target: ExplainedNode) -> list[dict[str, An
     known = {one["gpu"] for one in found}
     answers = () if target.is_here or answer.fault else answer.question.plugin.answers
     limits = (one for of in answers if of.is_complete for one in of.limits)
-    return [*found, *sharing_trace.granted(one for one in limits if one.device not in known)]
+    of_claims = answer.question.by_claims.limits
+    return [
+        *found,
+        *sharing_trace.granted(one for one in (*limits, *of_claims) if one.device not in known),
+    ]
 
 
 def _notes(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode) -> list[str]:

@@ -60,7 +60,7 @@ def allotted(
     from gpuhook.explain.pods.scheduling import pod_placements
 
     chosen = plugin_offer.configuration(plugin_config)
-    parts, failures = _parts(target)
+    parts, failures = node_parts(target)
     unknown = _unknown(target, parts, failures)
     given = iter(_allocated(asked, parts, unknown, chosen))
     placements = iter(pod_placements.pod_placements(asked, parts, chosen, host_root))
@@ -78,7 +78,7 @@ def allotted(
     return done
 
 
-def _parts(target: ExplainedNode) -> tuple[tuple[VendorPart, ...], tuple[str, ...]]:
+def node_parts(target: ExplainedNode) -> tuple[tuple[VendorPart, ...], tuple[str, ...]]:
     """Return the vendors' known parts of the node, and why some could not be read."""
     from gpuhook.device_plugin import node_snapshot
 

@@ -7,7 +7,7 @@ import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuhook.explain.pods.pod_requests import Allocated, PodRequest
+from gpuhook.explain.pods.pod_requests import Allocated, ClaimedDevices, PodRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Question:
     asked: PodRequest | None = None  # the container of a manifest
     allocated: Allocated | None = None  # by the device plugin, None on an unknown node
     placement: Placement | None = None  # of the pod on the node
+    claimed: ClaimedDevices | None = None  # by its claims, None if they were not judged
 
     @property
     def plugin(self) -> Allocated:
@@ -52,11 +53,16 @@ class Question:
         return self.allocated or Allocated()
 
     @property
+    def by_claims(self) -> ClaimedDevices:
+        """The devices by claims, empty if they are unknown."""
+        return self.claimed or ClaimedDevices()
+
+    @property
     def objections(self) -> tuple[Objection, ...]:
         """The objections to the request, the placement and the allocation of a pod's container."""
         own = self.asked.objections if self.asked else ()
         of_pod = self.placement.objections if self.placement else ()
-        return (*own, *of_pod, *self.plugin.objections)
+        return (*own, *of_pod, *self.plugin.objections, *self.by_claims.objections)
 
 
 def root_path(spec: dict[str, Any]) -> str:

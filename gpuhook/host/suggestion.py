@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the most similar of `known`, None if none is similar."""
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
+    """Return the most similar of `known`, None if none is similar; 1 is equal, 0 anything."""
     import difflib  # only for a mistyped word
 
     lower = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(printable(word, 60).lower(), lower, n=1, cutoff=0.7)
+    found = difflib.get_close_matches(printable(word, 60).lower(), lower, n=1, cutoff=cutoff)
     return lower[found[0]] if found else None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SYSTEMD = "/run/systemd/system"  # it exists if systemd runs: sd_booted(3)
 UNITS = (
     "containerd.service", "cri-docker.service", "crio.service", "docker.service",
-    "docker.socket", "gpuhook-devices.service", "gpuhook-refresh.path",
+    "docker.socket", "gpuhook-devices.service", "gpuhook-nri.service", "gpuhook-refresh.path",
     "gpuhook-refresh.service", "gpuhook-refresh.timer", "k0scontroller.service",
     "k0sworker.service", "k3s-agent.service", "k3s.service", "kubelet.service",
     "nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service", "nvidia-dcgm.service",
@@ -27,8 +27,8 @@ UNITS = (
     "snap.microk8s.daemon-containerd.service", "snap.microk8s.daemon-kubelite.service",
 )  # fmt: skip
 PROGRAMS = frozenset((
-    "containerd", "crio", "cri-dockerd", "dockerd", "gpuhook", "k0s", "k3s", "k3s-agent",
-    "k3s-server", "kubelet", "kubelite", "nv-fabricmanager", "nv-hostengine",
+    "containerd", "crio", "cri-dockerd", "dockerd", "gpu-kubelet-plugin", "gpuhook", "k0s", "k3s",
+    "k3s-agent", "k3s-server", "kubelet", "kubelite", "nv-fabricmanager", "nv-hostengine",
     "nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-device-plugin", "nvidia-imex",
     "nvidia-persistenced", "podman", "rke2",
 ))  # fmt: skip
@@ -36,7 +36,7 @@ PROGRAMS = frozenset((
 # node itself: a container can give its processes any name, and their arguments and programs would
 # be read and run here as root.
 _IN_CONTAINERS = frozenset((
-    "gpuhook", "nv-fabricmanager", "nv-hostengine", "nvidia-cuda-mps-control",
+    "gpu-kubelet-plugin", "gpuhook", "nv-fabricmanager", "nv-hostengine", "nvidia-cuda-mps-control",
     "nvidia-cuda-mps-server", "nvidia-device-plugin", "nvidia-imex", "nvidia-persistenced",
 ))  # fmt: skip
 # A service of the node's systemd, also as a cgroup namespace shows it.

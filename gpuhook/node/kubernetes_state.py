@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster's data about this node, from its API server: nothing is changed there.
+"""The cluster's data about this node, from its API server: nothing is stored there.
 
 A pod uses its service account; other processes use kubectl, with the user's credentials or, for
 root on a node, the kubelet's. Parts without permission are skipped and reported.
@@ -7,6 +7,7 @@ root on a node, the kubelet's. Parts without permission are skipped and reported
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,13 +16,14 @@ import time
 from gpuhook.device_plugin.api_server import service_account
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import documents
+from gpuhook.node import dra_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    Get = Callable[[str, str, str], dict[str, Any]]  # path of the API, resource, name
+    from gpuhook.node.dra_state import Create, Get
 
 TIMEOUT = 8  # seconds, for each request
 _MAX_ANSWER = 32 << 20
@@ -54,18 +56,19 @@ def collect(environ: Mapping[str, str] | None = None, node: str = "") -> dict[st
     {"source": the credentials, "node": {"name", "labels", "capacity", "allocatable", "conditions":
     [{"type", "status", "reason", "message"}], "unschedulable", "kubelet", "engine"},
     "runtimeClasses": [{"name", "handler"}], "daemonSets": [{"namespace", "name", "wanted", "ready",
-    "images", "runtimeClass"}] those of device plugins, "refused": {part: reason}}. A refused key is
-    skipped. Raises GH1905 without any answer.
+    "images", "runtimeClass"}] those of device plugins, "dra": see dra_state, "refused": {part:
+    reason}}. A refused key is skipped. Raises GH1905 without any answer.
     """
     environ = os.environ if environ is None else environ
     name = node or environ.get("NODE_NAME", "") or os.uname().nodename.lower()
-    get, source = _client(environ)
+    get, create, source = _client(environ)
     found: dict[str, Any] = {"source": source}
     refused: dict[str, str] = {}
     parts: tuple[tuple[str, Callable[[], Any]], ...] = (
         ("node", lambda: _node(get(f"{_NODES}/{name}", "nodes", name))),
         ("runtimeClasses", lambda: _classes(get(_CLASSES, "runtimeclasses", ""))),
         ("daemonSets", lambda: _daemon_sets(get(_DAEMON_SETS, "daemonsets", ""))),
+        ("dra", lambda: dra_state.dra_state(get, create, name)),
     )
     end = time.monotonic() + TIMEOUT
     for part, ask in parts:
@@ -81,7 +84,7 @@ def collect(environ: Mapping[str, str] | None = None, node: str = "") -> dict[st
     return {**found, "refused": refused}
 
 
-def _client(environ: Mapping[str, str]) -> tuple[Get, str]:
+def _client(environ: Mapping[str, str]) -> tuple[Get, Create, str]:
     access = service_account.in_cluster(environ)
     if access is not None:
         from gpuhook.device_plugin.api_server.client import ApiServer, Purpose
@@ -91,9 +94,16 @@ def _client(environ: Mapping[str, str]) -> tuple[Get, str]:
         def get(path: str, resource: str, name: str) -> dict[str, Any]:
             return server.get(path, Purpose("get" if name else "list", resource, _FEATURE))
 
-        return get, "the service account of this pod"
+        def create(path: str, body: dict[str, Any], resource: str) -> dict[str, Any]:
+            return server.create(path, body, Purpose("create", resource, _FEATURE))
+
+        return get, create, "the service account of this pod"
     command = _kubectl(environ)
-    return (lambda path, _resource, _name: _by_kubectl(command, path)), " ".join(command)
+    return (
+        lambda path, _resource, _name: _by_kubectl(command, path),
+        lambda path, body, _resource: _by_kubectl(command, path, body),
+        " ".join(command),
+    )
 
 
 def _kubectl(environ: Mapping[str, str]) -> list[str]:
@@ -110,11 +120,15 @@ def _kubectl(environ: Mapping[str, str]) -> list[str]:
     return [*program, f"--kubeconfig={found}"]
 
 
-def _by_kubectl(command: list[str], path: str) -> dict[str, Any]:
+def _by_kubectl(
+    command: list[str], path: str, body: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the answer for a path: of a GET, or of a POST with `body`."""
+    call = ["get", "--raw", path] if body is None else ["create", "-f", "-", "--raw", path]
     try:
         done = subprocess.run(
-            [*command, f"--request-timeout={TIMEOUT}s", "get", "--raw", path],
-            stdin=subprocess.DEVNULL,
+            [*command, f"--request-timeout={TIMEOUT}s", *call],
+            input=b"" if body is None else json.dumps(body).encode(),
             capture_output=True,
             timeout=TIMEOUT + 2,
             check=False,

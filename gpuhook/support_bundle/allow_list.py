@@ -207,8 +207,11 @@ READINGS: dict[str, frozenset[str]] = {
     "kubernetes": _words(
         "kubernetes source node name labels capacity allocatable conditions type status reason"
         " unschedulable kubelet engine runtimeClasses handler daemonSets namespace wanted ready"
-        " images runtimeClass refused message"
+        " images runtimeClass refused message dra minor versions slices driver pool generation"
+        " count devices replicas classes extendedResourceName drivers serviceAccount missing"
+        " terminating"
     ),
+    "draSockets": _words("draSockets"),
     "gpuhook": _words("gpuhook version python executable package"),
 }
 # Keys of the documents of commands: results, not sentences, which may quote values of files. Only

@@ -102,6 +102,7 @@ _SHAPES: dict[str, Any] = {
         {**dict.fromkeys(("engine", "id", "name", "why", "program"), str), "running": bool}
     ],
     node_readings.API: {"": object},
+    node_readings.DRA_SOCKETS: _TEXTS,
     node_readings.SELF: _TEXTS,
 }
 

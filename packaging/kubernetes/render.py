@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Render the plain manifests, gpuhook.yaml and api-access.yaml, from the Helm chart."""
+"""Render the plain manifests from the Helm chart."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ _GPUHOOK = """\
 # and grants these.
 #
 # Generated from the Helm chart packaging/helm/gpuhook: make manifests.
+"""
+_NAMESPACE = """\
 apiVersion: v1
 kind: Namespace
 metadata:
@@ -41,6 +43,40 @@ metadata:
     # The plugin mounts directories of the node and uses its pid namespace. A cluster whose
     # default is "baseline" or "restricted" would refuse its pods.
     pod-security.kubernetes.io/enforce: privileged
+"""
+_DRA = """\
+# SPDX-License-Identifier: Apache-2.0
+#
+# GPUs for the claims of pods, by Dynamic Resource Allocation, with an enforced share of memory:
+#
+#   kubectl apply -f dra.yaml
+#
+# For Kubernetes 1.36 and newer; 1.34 and 1.35 share GPUs in another form (docs/dra.md). Nodes need
+# the driver of their GPUs, and an engine that applies CDI specs: containerd 2, CRI-O, or containerd
+# 1.7 with enable_cdi = true. The pods run on nodes with one of the labels below. Without a feature
+# discovery, label such a node yourself:
+#
+#   kubectl label node NODE nvidia.com/gpu.present=true
+#
+# No device plugin may offer the same GPUs: remove it first.
+#
+# Generated from the Helm chart packaging/helm/gpuhook: make manifests.
+"""
+_NRI = """\
+# SPDX-License-Identifier: Apache-2.0
+#
+# GPUs for pods without a RuntimeClass: the device plugin assigns them, and the NRI plugin adds them
+# to containers:
+#
+#   kubectl apply -f nri.yaml
+#
+# Nodes need the GPU's driver, and containerd 2, containerd 1.7 with NRI enabled, or CRI-O 1.30 and
+# newer (docs/nri.md). The pods run on nodes with one of the labels below. Without a feature
+# discovery, label such a node yourself:
+#
+#   kubectl label node NODE nvidia.com/gpu.present=true
+#
+# Generated from the Helm chart packaging/helm/gpuhook: make manifests.
 """
 _API_ACCESS = """\
 # SPDX-License-Identifier: Apache-2.0
@@ -70,21 +106,27 @@ _ACCESS = ("apiAccess.nodeConfig=true", "apiAccess.events=true", "gfd.labelNode=
 
 def manifests(helm: str) -> dict[str, str]:
     """Return the text of each manifest by its path; `helm` is the program."""
-    gpuhook = _GPUHOOK + _plain(_rendered(helm))
+    gpuhook = _GPUHOOK + _NAMESPACE + _plain(_rendered(helm, "values.yaml"))
     access = [word for one in _ACCESS for word in ("--set", one)]
     only = ["--show-only", "templates/api-access.yaml"]
+    permissions = _plain(_rendered(helm, "values.yaml", *access, *only))
+    dra = _plain(_rendered(helm, "values-dra.yaml", "--kube-version", "1.36.0"))
     return {
         "gpuhook.yaml": gpuhook,
         "base/gpuhook.yaml": gpuhook,
-        "api-access.yaml": _API_ACCESS + _plain(_rendered(helm, *access, *only)).lstrip("-\n"),
+        "api-access.yaml": _API_ACCESS + permissions.lstrip("-\n"),
+        "dra.yaml": _DRA + _NAMESPACE + dra,
+        "nri.yaml": _NRI + _NAMESPACE + _plain(_rendered(helm, "values-nri.yaml")),
     }
 
 
-def _rendered(helm: str, *options: str) -> str:
-    values = str(HERE / "values.yaml")
+def _rendered(helm: str, values: str, *options: str) -> str:
     command = [helm, "template", "gpuhook", str(CHART), "--namespace", "gpuhook"]
     done = subprocess.run(
-        [*command, "--values", values, *options], stdout=subprocess.PIPE, text=True, check=True
+        [*command, "--values", str(HERE / values), *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     return done.stdout
 

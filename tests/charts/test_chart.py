@@ -34,7 +34,14 @@ from tests.charts.rendering import (
 from tests.charts.values import OPERATORS, SETS, THREE
 from tests.kubelet import config_map
 
-CLUSTER_WIDE = {"RuntimeClass", "ClusterRole", "ClusterRoleBinding"}
+CLUSTER_WIDE = {
+    "RuntimeClass",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "DeviceClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 RUNTIME_VARIABLES = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
 KNOWN = {
     "ServiceAccount": "v1",
@@ -47,6 +54,9 @@ KNOWN = {
     "ServiceMonitor": "monitoring.coreos.com/v1",
     "PodMonitor": "monitoring.coreos.com/v1",
     "PrometheusRule": "monitoring.coreos.com/v1",
+    "DeviceClass": "resource.k8s.io/v1",
+    "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
+    "ValidatingAdmissionPolicyBinding": "admissionregistration.k8s.io/v1",
 }
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 every = pytest.mark.parametrize("values", SETS.values(), ids=SETS.keys())
@@ -67,7 +77,8 @@ def test_objects_are_valid(values: dict[str, Any]) -> None:
     assert len({(o["kind"], o["metadata"]["name"]) for o in objects}) == len(objects)
     for obj in objects:
         assert KNOWN[obj["kind"]] == obj["apiVersion"]
-        assert NAME.fullmatch(obj["metadata"]["name"])
+        name = obj["metadata"]["name"]
+        assert NAME.fullmatch(name.replace(".", "-") if obj["kind"] == "DeviceClass" else name)
         wanted = None if obj["kind"] in CLUSTER_WIDE else values.get("namespaceOverride", "gpu")
         assert obj["metadata"].get("namespace") == wanted
         assert all(type(text) is str for text in obj["metadata"]["labels"].values())
@@ -139,32 +150,36 @@ def test_commands_accept_the_arguments(values: dict[str, Any]) -> None:
     """Click parses the arguments of each container."""
     for daemon_set in daemon_sets(rendered(values)):
         (inner,) = daemon_set["spec"]["template"]["spec"]["containers"]
-        name, *words = inner["args"]
+        words = ["/" if word == "/host" else word for word in inner["args"]]  # must exist
+        group: click.Command = main
         context = click.Context(main)
-        command = main.get_command(context, name)
-        assert command is not None, name
-        words = ["/" if word == "/host" else word for word in words]  # must exist
-        command.make_context(name, words, parent=context).close()
+        while isinstance(group, click.Group):
+            command = group.get_command(context, words[0])
+            assert command is not None, words
+            group, *words = command, *words[1:]
+        group.make_context(group.name, words, parent=context).close()
 
 
 @every
 def test_cluster_role_is_bound_to_the_plugins_account(values: dict[str, Any]) -> None:
-    """The plugin's pod has a token exactly if it has a rule; no other pod has one."""
+    """A pod has a token exactly if its account has a role; each role is of one pod's account."""
     objects = rendered(values)
     roles = [o for o in objects if o["kind"] == "ClusterRole"]
-    for daemon_set in daemon_sets(objects):
-        spec = daemon_set["spec"]["template"]["spec"]
-        is_plugin = daemon_set["metadata"]["name"].endswith("plugin")
-        assert spec["automountServiceAccountToken"] is (is_plugin and bool(roles))
+    accounts = []
     for role in roles:
         assert role["rules"]
-        binding = one(objects, "ClusterRoleBinding")
+        binding = one(objects, "ClusterRoleBinding", role["metadata"]["name"])
         assert binding["roleRef"]["name"] == role["metadata"]["name"]
         (subject,) = binding["subjects"]
-        account = subject["name"]
-        assert account == pod(objects)["serviceAccountName"]
-        made = [o["metadata"]["name"] for o in objects if o["kind"] == "ServiceAccount"]
-        assert account in made or account == values["serviceAccount"]["name"]
+        accounts.append(subject["name"])
+        assert subject["namespace"] == values.get("namespaceOverride", "gpu")
+    pods = [o["spec"]["template"]["spec"] for o in daemon_sets(objects)]
+    for spec in pods:
+        has_role = spec.get("serviceAccountName") in accounts
+        assert spec["automountServiceAccountToken"] is has_role
+    assert set(accounts) <= {spec.get("serviceAccountName") for spec in pods}
+    made = {o["metadata"]["name"] for o in objects if o["kind"] == "ServiceAccount"}
+    assert set(accounts) - made <= {"mine"}
 
 
 def permissions(values: dict[str, Any]) -> set[tuple[str, str]]:
@@ -212,8 +227,10 @@ def test_configurations_are_unchanged_and_valid(values: dict[str, Any]) -> None:
     maps = [o for o in rendered(values) if o["kind"] == "ConfigMap"]
     made = [o["data"] for o in maps if not o["metadata"]["name"].endswith("-dashboard")]
     assert made == ([{k: v.rstrip("\n") for k, v in wanted.items()}] if wanted else [])
+    is_plugin = values.get("devicePlugin", {}).get("enabled", True)
     for name, text in wanted.items():
-        overrides = read_overrides({}, variables(rendered(values))).overrides
+        environment = variables(rendered(values), "device-plugin" if is_plugin else "dra")
+        overrides = read_overrides({}, environment).overrides
         assert config_reader.read(text.encode(), name, overrides).findings == ()
 
 
@@ -499,7 +516,8 @@ def test_long_names_are_shortened_to_valid_names(values: dict[str, Any], name: s
     objects = rendered({**values, "installer": {"enabled": True}})
     assert one(objects, "DaemonSet", "installer")["metadata"]["name"] == f"{name}-installer"
     for obj in objects:
-        assert NAME.fullmatch(obj["metadata"]["name"])
+        name = obj["metadata"]["name"]
+        assert NAME.fullmatch(name.replace(".", "-") if obj["kind"] == "DeviceClass" else name)
 
 
 def test_release_name_with_dots() -> None:

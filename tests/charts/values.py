@@ -97,6 +97,15 @@ HOST_FILES = configuration("""\
       plugin: {deviceListStrategy: [host-files]}
     """)
 
+NRI: dict[str, Any] = {
+    "nri": {"enabled": True},
+    "installer": {"enabled": True, "engine": "none"},
+    "features": {"privileged": True},
+    "runtimeClass": {"create": False},
+    "runtimeClassName": "",
+}
+DRA: dict[str, Any] = {"devicePlugin": {"enabled": False}, "dra": {"enabled": True}}
+
 SETS: dict[str, dict[str, Any]] = {
     "nothing": {},
     "operator": OPERATORS,
@@ -211,4 +220,37 @@ SETS: dict[str, dict[str, Any]] = {
     },
     "plugin-off": {"devicePlugin": {"enabled": False}},
     "beside": {"runtimeClass": {"name": "gpuhook", "handler": "gpuhook"}},
+    "dra": DRA,
+    "dra-beside-the-plugin": {
+        "dra": {"enabled": True, "nodeLabel": "example.com/gpus=dra"},
+        "amd": {"nodes": "mixed"},
+    },
+    "dra-anywhere": {
+        "devicePlugin": {"enabled": False},
+        "dra": {"enabled": True, "nodeLabel": "example.com/gpus="},
+        "affinity": None,
+    },
+    "dra-with-handler": TIME_SLICES
+    | DRA
+    | {"dra": {"enabled": True, "runtimeClassName": "nvidia"}},
+    "dra-mps": MPS | DRA,
+    "dra-mig": DRA | {"dra": {"enabled": True, "runtimeClassName": "x"}, "migStrategy": "mixed"},
+    "dra-own-names": DRA
+    | {
+        "dra": {
+            "enabled": True,
+            "serviceAccount": {"create": False, "name": "mine"},
+            "deviceClasses": {"create": False},
+            "admissionPolicy": False,
+            "args": [],
+            "env": [{"name": "POD_UID", "value": "x"}],
+        },
+        "kubeletRootDir": "/var/lib/k0s/kubelet",
+        "namespaceOverride": "other",
+    },
+    "dra-amd-only": DRA | {"amd": {"nodes": "only"}, "installer": {"enabled": True}},
+    "nri": NRI,
+    "nri-and-dra": DRA
+    | NRI
+    | {"nri": {"enabled": True, "privileged": False, "env": [{"name": "A"}]}},
 }

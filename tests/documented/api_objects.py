@@ -16,11 +16,19 @@ KINDS = {
     "apps/v1": "DaemonSet ControllerRevision",
     "rbac.authorization.k8s.io/v1": "ClusterRole* ClusterRoleBinding* Role RoleBinding",
     "node.k8s.io/v1": "RuntimeClass*",
+    "resource.k8s.io/v1": "DeviceClass* ResourceSlice* ResourceClaim ResourceClaimTemplate",
+    "admissionregistration.k8s.io/v1": "ValidatingAdmissionPolicy* "
+    "ValidatingAdmissionPolicyBinding*",
     "coordination.k8s.io/v1": "Lease",
     "monitoring.coreos.com/v1": "ServiceMonitor PrometheusRule",
     "nvidia.com/v1": "ClusterPolicy*",
 }
-PLURALS = {"RuntimeClass": "runtimeclasses", "ClusterPolicy": "clusterpolicies"}
+PLURALS = {
+    "ClusterPolicy": "clusterpolicies",
+    "DeviceClass": "deviceclasses",
+    "RuntimeClass": "runtimeclasses",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+}
 VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 
@@ -31,7 +39,7 @@ def plural(kind: str) -> str:
 
 def discovery(path: str) -> Object | None:
     if path == "/version":
-        return {"major": "1", "minor": "32", "gitVersion": "v1.32.0"}
+        return {"major": "1", "minor": "36", "gitVersion": "v1.36.0"}
     if path == "/api":
         return {"kind": "APIVersions", "versions": ["v1"]}
     if path == "/apis":

@@ -30,6 +30,7 @@ SCENARIOS: dict[str, Lines] = {
     "cluster": {
         "README.md": ("helm *",),
         "docs/amd.md": ("kubectl *", "helm *"),
+        "docs/dra.md": ("kubectl *", "helm *"),
         "docs/how-to/air-gapped.md": ("helm *",),
         "docs/how-to/alerts.md": ("*",),
         "docs/how-to/install.md": ("kubectl *",),
@@ -38,6 +39,7 @@ SCENARIOS: dict[str, Lines] = {
         "docs/how-to/kubernetes.md": ("kubectl *", "helm *", "cp *"),
         "docs/how-to/share-a-gpu.md": ("kubectl *",),
         "docs/how-to/troubleshooting.md": ("kubectl *",),
+        "docs/nri.md": ("kubectl *", "helm *"),
         "docs/reference/explain.md": ("*",),
         "docs/reference/plugin.md": ("kubectl *",),
         "docs/reference/support-bundle.md": ("kubectl *",),
@@ -47,6 +49,7 @@ SCENARIOS: dict[str, Lines] = {
     # gpuhook with a profile, or on a broken node of tests/doctor.
     "inventory": {
         "docs/amd.md": ("gpuhook * --inventory *",),
+        "docs/dra.md": ("gpuhook *",),
         "docs/how-to/kubernetes.md": ("gpuhook *",),
         "docs/how-to/mig.md": ("gpuhook inventory *",),
         "docs/how-to/share-a-gpu.md": ("gpuhook device-plugin *",),
@@ -94,6 +97,7 @@ SCENARIOS: dict[str, Lines] = {
             "gpuhook doctor",
         ),
         "docs/ko/kubernetes.md": ("*",),
+        "docs/nri.md": ("systemctl *", "journalctl *", "gpuhook *"),
         "docs/reference/cdi-specs.md": ("*",),
         "docs/reference/cli.md": ("*",),
         "docs/reference/compare.md": ("*",),

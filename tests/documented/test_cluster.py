@@ -31,12 +31,15 @@ REPLACES = {r"\b(NODE|NAME|kind-worker|minikube)\b": "gpu-1", "REGISTRY": "regis
             r"\bPOD\b": "gpuhook-gpu-1"}  # fmt: skip
 # page -> part of a line -> what is done before it.
 BEFORE = {
+    "docs/dra.md": {"create namespace": "kubectl delete -f packaging/kubernetes/dra.yaml"},
+    "docs/nri.md": {"create namespace": "kubectl delete -f packaging/kubernetes/nri.yaml"},
     "docs/how-to/alerts.md": {"prometheusRule": HELM},
     "docs/how-to/kind.md": {"label node minikube": "helm uninstall gpuhook --namespace gpuhook"},
     "docs/reference/plugin.md": {"rollout status": HELM},
 }
 UNITS = {"cpu": "4", "memory": "16Gi", "pods": "110", "nvidia.com/gpu": "4", "amd.com/gpu": "32"}
 PLUGIN = {"app.kubernetes.io/name": "gpuhook-device-plugin"}
+DRIVER = {"app.kubernetes.io/name": "gpuhook-dra"}
 LABELS = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "1", "example.com/x": "y"}
 
 
@@ -69,6 +72,7 @@ def objects() -> Iterator[dict[str, Any]]:
         head = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": LABELS}}
         yield {**head, "status": {"capacity": UNITS, "allocatable": UNITS}}
         yield pod(f"gpuhook-{name}", "gpuhook", "DaemonSet", node=name)
+    yield pod("gpuhook-dra", "gpuhook", "DaemonSet", labels=DRIVER)
     yield pod("web-0", "ml", "ReplicaSet")
     metadata = {"name": "old", "namespace": "gpuhook"}
     yield {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": {}}
@@ -77,14 +81,20 @@ def objects() -> Iterator[dict[str, Any]]:
     yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def pod(name: str, namespace: str, owner: str, node: str = "gpu-1") -> dict[str, Any]:
+def pod(
+    name: str,
+    namespace: str,
+    owner: str,
+    node: str = "gpu-1",
+    labels: dict[str, str] = PLUGIN,
+) -> dict[str, Any]:
     """Return a running pod of a controller."""
     reference = {"kind": owner, "name": "old", "controller": True, "apiVersion": "apps/v1"}
     metadata = {"name": name, "namespace": namespace, "ownerReferences": [reference]}
     state = {"name": "main", "state": {"running": {}}, "ready": True, "image": "x"}
     ports = [{"name": "metrics", "containerPort": 9395}]
     container = {"name": "main", "image": "x", "ports": ports}
-    labels = PLUGIN if namespace == "gpuhook" else {}
+    labels = labels if namespace == "gpuhook" else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -33,10 +33,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpuhook.explain.claims.claim_objects import ClaimManifest
     from gpuhook.explain.node_context import ExplainedNode
     from gpuhook.explain.question import Question
 
 TEXT, WIDE, DIFF, DOT = "text", "wide", "diff", "dot"
+# Of manifests with claims: their group, the field of pods, the prefix of extended resources.
+_OF_CLAIMS = (b"resource.k8s.io", b"resourceClaims", b"deviceclass.resource.kubernetes.io/")
 _MOUNTS = "/var/run/nvidia-container-devices"
 
 
@@ -117,6 +120,15 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
     help="The device plugin's configuration, which defines the resources of pods. Default: the "
     "plugin's defaults.",
 )
+@click.option(
+    "--class-file",
+    "class_files",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="DeviceClasses of the cluster for claims, as `kubectl get deviceclasses -o yaml` prints "
+    "them; repeatable. Default: the classes of the manifest, and those of gpuhook's chart.",
+)
 @container_options.state_root
 @node_options.node_options
 @click.pass_context
@@ -135,21 +147,23 @@ def explain(
     is_dot: bool,
     state_roots: tuple[str, ...],
     plugin_config: str | None,
+    class_files: tuple[str, ...],
     **node: Any,
 ) -> None:
     """Explain which GPUs a container requests and gets, and why, step by step.
 
     WHAT is one of: the directory of a bundle; a config.json; an image's configuration (docker image
-    inspect, skopeo inspect --config); a Kubernetes manifest (a pod, a deployment, kubectl get -o
-    yaml); `-` for one of these on standard input; a running CONTAINER; or an error code such as
-    GH1102. Without WHAT, the options describe a container. For a running container that got its
-    GPUs from its engine's CDI support or a vendor's stack, the output says so.
+    inspect, skopeo inspect --config); a Kubernetes manifest (a pod, a deployment, a ResourceClaim,
+    kubectl get -o yaml); `-` for one of these on standard input; a running CONTAINER; or an error
+    code such as GH1102. Without WHAT, the options describe a container. For a running container
+    that got its GPUs from its engine's CDI support or a vendor's stack, the output says so.
 
     By default, the node is this machine: its CDI specs, or the spec that generate-cdi would
     write now. --inventory selects another node, and --driver-root the node at that root. The
     scheduling of a pod is compared with the labels that gpuhook writes, or with a Node in the
-    manifest. Nothing is changed: the code of gpuhook-runtime edits a copy of config.json and only
-    simulates changes to the root file system.
+    manifest. For a claim, the output has the verdict on each device of the node for each request,
+    and the selector that excludes it. Nothing is changed: the code of gpuhook-runtime edits a copy
+    of config.json and only simulates changes to the root file system.
 
     \b
     Examples:
@@ -171,20 +185,28 @@ def explain(
         _print_code(error_codes.document(what), output)
         return
     system_mounts.require()
-    asked = _questions(what, state_roots, is_imagined=bool(env or annotations or mounts))
+    is_imagined = bool(env or annotations or mounts)
+    asked, manifest = _questions(what, state_roots, class_files, is_imagined=is_imagined)
     target = _explained_node(ctx, node)
-    if any(one.asked or _has_requirements(one) for one in asked):
+    if manifest or any(one.asked or _has_requirements(one) for one in asked):
         load = partial(node_options.load_node, **node, require_nodes=False)
         target = node_context.with_facts(target, load)
     image_env = [f"{name}={value}" for name, value in env.items()]
     host_root = node["host_root"] if target.is_here else None
+    claims = None
+    if manifest is not None:
+        from gpuhook.explain.claims import claim_questions  # it loads the code of claims
+
+        asked, claims, target = claim_questions.explained_claims(
+            asked, manifest, target, plugin_config, class_files
+        )
     asked = manifest_questions.allotted(asked, target, plugin_config, image_env, host_root)
     asked = [
         question.with_additions(one, env, annotations, mounts, privileged=privileged)
         for one in asked
     ]
     with console.progress("explaining"):
-        document, lines = _explained(asked, target, is_diff=form == DIFF)
+        document, lines = _explained(asked, target, claims, is_diff=form == DIFF)
     if form == DIFF:
         for line in lines:
             click.echo(line)
@@ -201,14 +223,18 @@ def _has_requirements(asked: Question) -> bool:
 
 
 def _explained(
-    asked: Sequence[Question], target: ExplainedNode, *, is_diff: bool
+    asked: Sequence[Question],
+    target: ExplainedNode,
+    claims: list[dict[str, Any]] | None,
+    *,
+    is_diff: bool,
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the document of the answers, and with `is_diff` the lines of the difference."""
 
     def work() -> tuple[dict[str, Any], list[str]]:
         found = [simulate.simulate(one, target) for one in asked]
         changes = [line for one in found if is_diff for line in simulate.difference(one)]
-        return explain_document.explain_document(found, target), changes
+        return explain_document.explain_document(found, target, claims), changes
 
     roots = [one.where for one in asked if one.has_root]
     return container_worker.call_in_child(", ".join(roots), work) if roots else work()
@@ -233,15 +259,29 @@ def _form(ctx: click.Context, output: str, *, is_diff: bool, is_dot: bool) -> st
 
 
 def _questions(
-    what: str | None, state_roots: tuple[str, ...], *, is_imagined: bool
-) -> list[Question]:
-    if what == "-":
-        return explain_inputs.text_questions(documents.read(what), documents.STANDARD_INPUT)
-    if what is not None:
-        return explain_inputs.named_questions(what, state_roots)
-    if not is_imagined:
-        raise click.UsageError("pass WHAT to explain, -f pod.yaml, or --env")
-    return [question.imagined(question.OPTIONS, "the container described by the options")]
+    what: str | None,
+    state_roots: tuple[str, ...],
+    class_files: tuple[str, ...],
+    *,
+    is_imagined: bool,
+) -> tuple[list[Question], ClaimManifest | None]:
+    """Return the questions, and the claims of a manifest that has some."""
+    if what is None:
+        if not is_imagined:
+            raise click.UsageError("pass WHAT to explain, -f pod.yaml, or --env")
+        return [question.imagined(question.OPTIONS, "the container described by the options")], None
+    is_file = what == "-" or (explain_inputs.is_present(what) and not os.path.isdir(what))
+    if not is_file:
+        return explain_inputs.named_questions(what, state_roots), None
+    where = documents.STANDARD_INPUT if what == "-" else what
+    raw = documents.read(what)
+    found = explain_inputs.text_questions(raw, where)
+    is_manifest = not found or found[0].asked is not None
+    if not is_manifest or not (class_files or any(mark in raw for mark in _OF_CLAIMS)):
+        return found, None
+    from gpuhook.explain.claims import claim_manifests
+
+    return found, claim_manifests.read(raw.decode("utf-8"), where)
 
 
 def _explained_node(ctx: click.Context, node: dict[str, Any]) -> ExplainedNode:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from gpuhook.cli.dra import dra_run
+from gpuhook.cli.dra import dra_lint, dra_run
 from gpuhook.cli.options import command_sections
 
 
@@ -14,4 +14,5 @@ def dra() -> None:
     """Run the drivers of this node for Dynamic Resource Allocation of Kubernetes."""
 
 
+dra.add_command(dra_lint.lint)
 dra.add_command(dra_run.run)

@@ -9,6 +9,9 @@ names the container's process. Ids are unique per state root only.
 A container has exited if its state root exists and does not contain it. Only writers remove the
 entries of such containers: a reader can be in a pod that has the ledger mounted and no state root.
 
+`expected` is a time, in seconds since 1970: NRI's plugin enters a container that no process creates
+yet. The entry applies until then, or to the process that is entered later.
+
 `identities` has by path which device a node is of, if the vendor's nodes can change devices.
 
 If memory is limited, `memory` is a list with an object for each device:
@@ -227,6 +230,9 @@ def is_alive(entry: dict[str, Any]) -> bool | None:
             return True
     pid, started = entry.get("pid"), entry.get("started")
     if isinstance(pid, int) and started is not None and procfs.start_time(pid) == started:
+        return True
+    expected = entry.get("expected")
+    if isinstance(expected, (int, float)) and time.time() < expected:
         return True
     root = entry["root"]
     if not root:

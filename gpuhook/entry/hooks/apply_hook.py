@@ -221,6 +221,9 @@ def _enter_in_ledger(
     if not ledger.is_id(state.id):
         return
     for known in ledger.living(is_swept=True):
+        if known["id"] == state.id and "expected" in known:
+            _complete(known, state, pid, memory, log)
+            return
         if (known["id"], known.get("bundle")) == (state.id, state.bundle):
             if memory:
                 _note(known["root"], state.id, pid, memory, log)
@@ -242,6 +245,19 @@ def _enter_in_ledger(
     trouble = ledger.enter("", state.id, entry)
     if trouble is not None:
         log.warning(trouble)
+
+
+def _complete(
+    known: dict[str, Any], state: HookState, pid: int, memory: list[dict[str, Any]], log: EngineLog
+) -> None:
+    """Enter the process of a container whose entry NRI's plugin has made before its creation."""
+    entry = {**known, "bundle": state.bundle, "pid": pid, "started": procfs.start_time(pid)}
+    del entry["expected"]
+    trouble = ledger.enter(known["root"], state.id, entry)
+    if trouble is not None:
+        log.warning(trouble)
+    if memory:
+        _note(known["root"], state.id, pid, memory, log)
 
 
 def _known_devices(nodes: list[str], log: EngineLog) -> Collection[str]:

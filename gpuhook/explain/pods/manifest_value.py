@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import yaml
 
 from gpuhook.device_plugin.config.grammar import yaml_tree
@@ -89,9 +91,31 @@ class Value:
         is_bool = self._node is not None and self._node.tag == _BOOL
         return is_bool and self.text().lower() in ("true", "yes", "on")
 
+    def plain(self) -> Any:
+        """Return the value in the types of JSON, as the API server reads it."""
+        if self.kind == "object":
+            return {name: value.plain() for name, value in self.members().items()}
+        if self.kind == "array":
+            return [value.plain() for value in self.items()]
+        if self.kind == "bool":
+            return self.is_true()
+        return _number(self.text()) if self.kind == "number" else self.text() or self._empty()
+
+    def _empty(self) -> str | None:
+        return "" if self.is_there else None
+
     def texts(self) -> dict[str, str]:
         """Return the members of an object as they are written, without null."""
         return {name: value.text() for name, value in self.members().items() if value.kind}
+
+
+def _number(text: str) -> object:
+    for kind in (int, float):
+        try:
+            return kind(text.replace("_", ""))
+        except ValueError:  # no number of this kind, or too many digits
+            continue
+    return text
 
 
 def _pairs(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:

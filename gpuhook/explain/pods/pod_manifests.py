@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # A list of all pods of a cluster is large; managed fields make it deep.
 BOUNDS = YamlBounds(largest=documents.LARGEST, deepest=64, most_nodes=500_000)
 _MOST_GPUS = 1 << 31  # amounts can have any number of digits
+_CLAIMS = {"ResourceClaim", "ResourceClaimTemplate", "DeviceClass"}
 _LISTS = (("initContainers", INIT), ("containers", CONTAINER), ("ephemeralContainers", EPHEMERAL))
 _SURROGATES = re.compile(
     r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
@@ -44,16 +45,12 @@ _SURROGATES = re.compile(
 def read(text: str, where: str) -> tuple[PodRequest, ...]:
     """Return the containers of all pods of a manifest, in their order; `where` names the file.
 
-    Raises GH1930 for a text that is not YAML or JSON or is too large, GH1931 without a pod, and
-    GH1932 if the pods have no containers.
+    Raises what compose() raises, GH1931 without a pod or a claim, and GH1932 if the pods have no
+    containers.
     """
-    try:
-        nodes = compose_all(_as_yaml(text).encode("utf-8", "replace"), BOUNDS)
-    except NotReadableError as error:
-        place = f"{where}:{error.line}:{error.column}"
-        reason = "; ".join(filter(None, (error.message, error.hint)))
-        raise fault("GH1930", place=place, reason=reason) from error
-    found = workloads.read_workloads([Value(node, where) for node in nodes])
+    found = workloads.read_workloads(compose(text, where))
+    if not found.pods and not _CLAIMS.isdisjoint(found.kinds):
+        return ()
     if not found.pods:
         raise fault(
             "GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "no object has a `kind`"
@@ -70,6 +67,17 @@ def read(text: str, where: str) -> tuple[PodRequest, ...]:
         named = ", ".join(pod.workload for pod in found.pods[:5])
         raise fault("GH1932", path=where, pods=named)
     return asked
+
+
+def compose(text: str, where: str) -> list[Value]:
+    """Return the documents; raises GH1930 for a text that is not YAML or JSON, or too large."""
+    try:
+        nodes = compose_all(_as_yaml(text).encode("utf-8", "replace"), BOUNDS)
+    except NotReadableError as error:
+        place = f"{where}:{error.line}:{error.column}"
+        reason = "; ".join(filter(None, (error.message, error.hint)))
+        raise fault("GH1930", place=place, reason=reason) from error
+    return [Value(node, where) for node in nodes]
 
 
 def _as_yaml(text: str) -> str:
@@ -148,6 +156,9 @@ def _container(
         requests=requests,
         gpus=gpus,
         claims=tuple(claim["name"].text() for claim in resources["claims"].items()),
+        claim_requests=tuple(
+            (claim["name"].text(), claim["request"].text()) for claim in resources["claims"].items()
+        ),
         annotations=pod.metadata["annotations"].texts(),
         privileged=security["privileged"].is_true(),
         capabilities=tuple(c.text() for c in security.at("capabilities", "add").items()),

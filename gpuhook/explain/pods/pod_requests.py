@@ -85,6 +85,7 @@ class PodRequest:
     requests: Mapping[str, str] = field(default_factory=dict)
     gpus: Mapping[str, int] = field(default_factory=dict)
     claims: tuple[str, ...] = ()  # of Dynamic Resource Allocation
+    claim_requests: tuple[tuple[str, str], ...] = ()  # (claim, request), "" for all requests
     annotations: Mapping[str, str] = field(default_factory=dict)
     runtime_class: str | None = None
     runtime_class_where: str = ""
@@ -192,10 +193,25 @@ class Allocated:
         return sorted({device.uuid for answer in direct for device in answer.devices})
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimedDevices:
+    """The UUIDs of the devices that a container gets by claims.
+
+    No other container gets the `exclusive` ones. `limits` are the memory that its claims consume.
+    `objections` are why there are no devices.
+    """
+
+    uuids: tuple[str, ...] = ()
+    exclusive: frozenset[str] = frozenset()
+    limits: tuple[MemoryLimit, ...] = ()
+    objections: tuple[Objection, ...] = ()
+
+
 def document(
     asked: PodRequest,
     allocated: Allocated | None = None,
     placement: Placement | None = None,
+    of_claims: tuple[Objection, ...] = (),
 ) -> dict[str, object]:
     """Return the document of a container: its request, the objections and the allocation.
 
@@ -206,6 +222,7 @@ def document(
         *asked.objections,
         *(placement.objections if placement else ()),
         *(allocated.objections if allocated else ()),
+        *of_claims,
     )
     return {
         "pod": asked.pod,

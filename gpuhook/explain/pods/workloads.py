@@ -65,7 +65,7 @@ def read_workloads(documents: Sequence[Value]) -> Workloads:
     classes: dict[str, Value] = {}
     nodes: list[Value] = []
     others: dict[str, None] = {}
-    for one in _objects(documents):
+    for one in objects(documents):
         kind = one["kind"].text()
         own = list(_pods(one, kind))
         pods += own
@@ -86,13 +86,13 @@ def namespace(metadata: Value) -> str:
     return metadata["namespace"].text() or "default"
 
 
-def _objects(documents: Sequence[Value]) -> Iterator[Value]:
+def objects(documents: Sequence[Value]) -> Iterator[Value]:
     """Yield the objects, with the items of lists in the place of the list."""
     for document in documents:
         if document["kind"].text().endswith("List") and document["items"].kind == "array":
-            yield from _objects(document["items"].items())
+            yield from objects(document["items"].items())
         elif document.kind == "array":
-            yield from _objects(document.items())
+            yield from objects(document.items())
         elif document.kind == "object":
             yield document
 

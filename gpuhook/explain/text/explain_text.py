@@ -13,8 +13,8 @@ from gpuhook.errors import printable
 from gpuhook.explain.pods.pod_requests import NO_HANDLER
 from gpuhook.explain.pods.scheduling.placement import NOT_JUDGED
 from gpuhook.explain.question import CONTAINER
+from gpuhook.explain.text import claim_text, pod_text
 from gpuhook.explain.text import explain_sections as sections
-from gpuhook.explain.text import pod_text
 from gpuhook.explain.text.explain_sections import gpus_of, listed
 from gpuhook.explain.trace import outcome
 from gpuhook.host.text_table import counted
@@ -33,6 +33,7 @@ _ROUTES = {
     "cdi+wrapper": ", by the engine's CDI",
     "unknown": ", by its config.json",
 }
+_BY_CLAIM = ", by Dynamic Resource Allocation"
 _NONE = "none"  # requests only the driver's files
 _REASONS = ("GH1007", "GH1008")  # why a container starts without what it requests
 _NOT_GRANTED = "no request is granted"
@@ -50,6 +51,9 @@ def lines(document: dict[str, Any], *, is_wide: bool = False) -> Iterator[str]:
     common = _common(containers)
     for line in (*_node(document["node"], common), *_overview(document)):
         yield printable(line, _MAX_LINE)
+    for claim in document.get("claims", ()):
+        for line in claim_text.lines(claim):
+            yield printable(line, _MAX_LINE)
     for container in containers:
         for line in _container(container, common, is_wide=is_wide):
             yield printable(line, _MAX_LINE)
@@ -160,6 +164,8 @@ def _is_allocated(container: dict[str, Any]) -> bool:
 
 def _route(container: dict[str, Any]) -> str:
     """Return what added the GPUs of a running container instead of gpuhook-runtime."""
+    if container["route"]["name"] == outcome.DRA:
+        return _BY_CLAIM
     is_running = container["kind"] == CONTAINER
     hooks = {one.traces.HOOK_INJECTOR: f", by {one.title}'s hook" for one in vendors()}
     return {**hooks, **_ROUTES}.get(container["route"]["name"], "") if is_running else ""

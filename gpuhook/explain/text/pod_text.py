@@ -26,14 +26,19 @@ def lines(pod: dict[str, Any], *, is_wide: bool = False) -> Iterator[str]:
         yield "requests no GPU in its resources"
     if pod["runtime_class"]:
         yield f"runs with runtimeClassName {pod['runtime_class']}"
-    for one in sorted(pod["objections"], key=lambda one: _WORST_FIRST.index(one["result"])):
-        yield f"{one['result']} by the {one['by']}: {one['said']}"
-        yield f"  at {one['where']}; write instead: {one['instead']}"
+    yield from objection_lines(pod["objections"])
     yield from _placement(pod["scheduling"])
     for note in pod["notes"]:
         yield f"note: {note}"
     if pod["allocation"] and pod["allocation"]["resources"]:
         yield from _allocation(pod["allocation"], is_wide=is_wide)
+
+
+def objection_lines(objections: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines on objections, the worst first."""
+    for one in sorted(objections, key=lambda one: _WORST_FIRST.index(one["result"])):
+        yield f"{one['result']} by the {one['by']}: {one['said']}"
+        yield f"  at {one['where']}; write instead: {one['instead']}"
 
 
 def _placement(scheduling: dict[str, Any] | None) -> Iterator[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GETS, FILES_ONLY, STARTS_WITHOUT = "gets", "files-only", "starts-without"
 REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
 NOT_CREATED, NEVER_SCHEDULED = "not-created", "pending"  # by Kubernetes
-CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
+CDI, DEVICE_PLUGIN, DRA, NONE = "cdi", "device-plugin", "dra", "none"
 UNKNOWN_ROUTE = injection_route.UNKNOWN
 _NODES_ONLY = "nodes-only"  # the plugin's devices need no files
 _LIMITED = "limited"  # the same, with a memory limit
@@ -49,6 +49,8 @@ _NOTES = {
     " the ledger",
     DEVICE_PLUGIN: "the device plugin passes the devices and the driver's files to the kubelet; "
     "the runtime adds nothing",
+    DRA: "the driver of Dynamic Resource Allocation writes a CDI spec for the claim, and the "
+    "engine applies it",
     _LIMITED: "the device plugin passes the device nodes to the kubelet; gpuhook-runtime limits "
     "the memory",
     _NODES_ONLY: "the device plugin passes the device nodes to the kubelet, and the driver has no "
@@ -93,7 +95,9 @@ def _is_open(question: Question) -> bool:
     asked = question.asked
     if asked is None:
         return False
-    return bool(asked.claims) or (bool(asked.gpus) and question.allocated is None)
+    if asked.claims and question.claimed is None:
+        return True
+    return bool(asked.gpus) and question.allocated is None
 
 
 def route(answer: SimulatedAnswer) -> dict[str, str]:
@@ -167,6 +171,8 @@ def _other_route(answer: SimulatedAnswer) -> str:
     """Return the integration that adds or added the GPUs without gpuhook-runtime."""
     if answer.question.plugin.cdi_devices:
         return CDI
+    if answer.question.by_claims.uuids:
+        return DRA
     if answer.held is not None:
         environment = parse.environment(answer.before)
         names = [vendor.vocabulary.devices_env for vendor in vendors()]

@@ -27,7 +27,8 @@ REFRESH = "refresh"
 KUBELET, ANY, NONE = "kubelet", "any", "none"
 _MAX_SIZE = 1 << 20
 # Prefixes of the variables of each section; GPUHOOK_CONFIG and others are not settings.
-_VARIABLES = tuple(f"GPUHOOK_{name}_" for name in ("CDI", "DRIVER", "LIMITS", "REQUEST", "RUNTIME"))
+_SECTIONS = ("CDI", "DRIVER", "LIMITS", "NRI", "REQUEST", "RUNTIME")
+_VARIABLES = tuple(f"GPUHOOK_{name}_" for name in _SECTIONS)
 
 
 class Settings:
@@ -51,6 +52,10 @@ class Settings:
         self.limits_hints: list[str] = []  # names of frameworks: framework_hints.py
         self.limits_on_failure = AUTO  # refuse if the pod itself requests the limit
         self.low_level_runtimes = ["runc", "crun"]
+        self.nri_devices: list[str] = []  # kinds or names; [] allows the GPUs of all vendors
+        self.nri_management_namespaces: list[str] = []
+        self.nri_namespaces: list[str] = []  # "*" is any
+        self.nri_runtime_classes: list[str] = []
         self.on_missing_driver = START
         self.on_refusal = IGNORE
         self.on_stale = REFRESH
@@ -70,6 +75,10 @@ KEYS = {
     ("limits", "guarantee"): "limits_guarantee",
     ("limits", "hints"): "limits_hints",
     ("limits", "onFailure"): "limits_on_failure",
+    ("nri", "devices"): "nri_devices",
+    ("nri", "managementNamespaces"): "nri_management_namespaces",
+    ("nri", "namespaces"): "nri_namespaces",
+    ("nri", "runtimeClasses"): "nri_runtime_classes",
     ("request", "acceptAnnotations"): "accept_annotations",
     ("request", "acceptEnvWhenUnprivileged"): "accept_env_when_unprivileged",
     ("request", "acceptVolumeMounts"): "accept_volume_mounts",

@@ -32,6 +32,10 @@ VARIABLES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "GPUHOOK_LIMITS_GUARANTEE": ("limits_guarantee", "", ("auto", "always", "never")),
     "GPUHOOK_LIMITS_HINTS": ("limits_hints", LIST, _HINTS),
     "GPUHOOK_LIMITS_ON_FAILURE": ("limits_on_failure", "", ("auto", "refuse", "start")),
+    "GPUHOOK_NRI_DEVICES": ("nri_devices", LIST, ()),
+    "GPUHOOK_NRI_MANAGEMENT_NAMESPACES": ("nri_management_namespaces", LIST, ()),
+    "GPUHOOK_NRI_NAMESPACES": ("nri_namespaces", LIST, ()),
+    "GPUHOOK_NRI_RUNTIME_CLASSES": ("nri_runtime_classes", LIST, ()),
     "GPUHOOK_REQUEST_ACCEPT_ANNOTATIONS": (
         "accept_annotations",
         "",
@@ -97,6 +101,8 @@ def _list(variable: str, text: str, form: str, words: tuple[str, ...]) -> list[s
             raise _unfit(variable, text, f"{word} is not an absolute path")
         if variable == "GPUHOOK_REQUEST_SWARM_RESOURCES" and not _is_variable(word):
             raise _unfit(variable, text, f"{word} is not the name of a variable")
+        if variable == "GPUHOOK_NRI_DEVICES" and not (_is_kind(word) or _is_device(word, ())):
+            raise _unfit(variable, text, f"{word} is neither a CDI kind nor a CDI name")
         if variable == "GPUHOOK_REQUEST_EXCLUSIVE_DEVICES" and not _is_device(word):
             raise _unfit(variable, text, f"{word} is neither a CDI name nor all")
     return found
@@ -111,9 +117,9 @@ def _is_kind(text: str) -> bool:
     )
 
 
-def _is_device(text: str) -> bool:
+def _is_device(text: str, words: tuple[str, ...] = ("all",)) -> bool:
     kind, _, name = text.partition("=")
-    return text == "all" or (_is_kind(kind) and name.split() == [name] and "=" not in name)
+    return text in words or (_is_kind(kind) and name.split() == [name] and "=" not in name)
 
 
 def _is_variable(text: str) -> bool:

@@ -101,7 +101,7 @@ def is_gpu_socket(name: str) -> bool:
 
 
 def has_dra_driver(tree: Tree, directory: str) -> bool:
-    """Return whether NVIDIA's driver for dynamic resource allocation has a directory there."""
+    """Return whether a driver of NVIDIA's GPUs for dynamic resource allocation is there."""
     return _is_directory(tree, f"{directory}/{_DRA_DRIVER}")
 
 

@@ -40,6 +40,8 @@ PROGRAMS = "programs"
 CONTAINERD = "containerd"
 # Answers of the API server: kubernetes_state.collect() has the shape.
 API = "kubernetes"
+# {path of a DRA driver's socket: "" if a process listens there, else why none answers}
+DRA_SOCKETS = "draSockets"
 # [{"engine", "id", "name", "why", "program", "running"}]: containers that engines keep and that
 # need gpuhook; `program` is the one of gpuhook that they need, "" without a path.
 STORED = "stored"

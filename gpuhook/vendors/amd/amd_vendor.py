@@ -57,6 +57,13 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
     }
 
     dra_driver = "gpu.amd.com"  # AMD's name
+    dra_classes = (("gpu.amd.com", ""),)  # GPUs and partitions, of two types
+    dra_attributes = (
+        "type", "uuid", "parentUUID", "productName", "architecture", "family", "deviceID",
+        "driverVersion", "driverVersionFull", "partitionProfile", "partition", "index",
+        "cardIndex", "renderIndex", "numaNode", "computeUnits", "simdUnits", "replica",
+    )  # fmt: skip
+    dra_config_version = ""
 
     def dra_devices(self, part: VendorPart, host_root: str | None) -> DraDevices:
         from gpuhook.vendors.amd.plugin import amd_dra

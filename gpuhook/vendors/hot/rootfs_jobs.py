@@ -32,7 +32,12 @@ _NO_IDENTITY = (errno.EOVERFLOW, errno.EACCES, errno.EPERM)
 
 
 class RootfsWork:
-    """Access to a root file system. A dry run has the same methods, and writes nothing."""
+    """Access to a root file system. A dry run has the same methods, and writes nothing.
+
+    `is_by_hooks`: there is no root file system yet, and the hooks do everything.
+    """
+
+    is_by_hooks = False
 
     def opened(self, path: str) -> Root:
         """Return the root file system at the host path `path`; GH1304 if it is the host's own."""
@@ -60,6 +65,9 @@ def do(
     """
     outcome = JobsOutcome()
     if not todo:
+        return outcome
+    if work.is_by_hooks:
+        outcome.hooks += map(_python_hook, todo)
         return outcome
     ours = {mount["containerPath"] for mount in edits.get("mounts") or ()}
     with work.opened(root_path(bundle, spec)) as root:

@@ -18,6 +18,18 @@ class DraVendor(Protocol):
     def dra_driver(self) -> str:
         """The name of the driver, which selectors of claims contain: "gpu.nvidia.com"."""
 
+    @property
+    def dra_classes(self) -> tuple[tuple[str, str], ...]:
+        """The device classes of the chart: (name, `type` of their devices); "" is any type."""
+
+    @property
+    def dra_config_version(self) -> str:
+        """The apiVersion of the parameters for the vendor's own driver, "" if it has none."""
+
+    @property
+    def dra_attributes(self) -> tuple[str, ...]:
+        """The attributes that a device can have, without the domain of the driver."""
+
     def dra_devices(self, part: VendorPart, host_root: str | None) -> DraDevices:
         """Return the names and facts of the devices of a part, named as by the vendor's driver.
 

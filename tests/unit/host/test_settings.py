@@ -40,6 +40,11 @@ request:
   onMissingDriver: refuse
   onRefusal: fail
   swarmResources: [DOCKER_RESOURCE_GPU]
+nri:
+  devices: [nvidia.com/gpu, nvidia.com/mig=0]
+  managementNamespaces: [gpu-operator]
+  namespaces: [lab, '*']
+  runtimeClasses: [nvidia]
 limits:
   guarantee: never
   onFailure: start
@@ -108,6 +113,10 @@ def test_every_setting_reaches_the_hot_path(file: Path) -> None:
         "limits_hints": ["jax", "cupy"],
         "limits_on_failure": "start",
         "low_level_runtimes": ["/opt/crun", "runc"],
+        "nri_devices": ["nvidia.com/gpu", "nvidia.com/mig=0"],
+        "nri_management_namespaces": ["gpu-operator"],
+        "nri_namespaces": ["lab", "*"],
+        "nri_runtime_classes": ["nvidia"],
         "on_missing_driver": "refuse",
         "spec_dirs": ["/etc/cdi", "/opt/cdi"],
     }

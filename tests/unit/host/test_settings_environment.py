@@ -37,6 +37,10 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "GPUHOOK_LIMITS_GUARANTEE": ("never", "never"),
     "GPUHOOK_LIMITS_HINTS": ("jax,cupy,jax", ["jax", "cupy"]),
     "GPUHOOK_LIMITS_ON_FAILURE": ("start", "start"),
+    "GPUHOOK_NRI_DEVICES": ("a/b, a/b=c", ["a/b", "a/b=c"]),
+    "GPUHOOK_NRI_MANAGEMENT_NAMESPACES": ("gpu-operator", ["gpu-operator"]),
+    "GPUHOOK_NRI_NAMESPACES": ("lab, *", ["lab", "*"]),
+    "GPUHOOK_NRI_RUNTIME_CLASSES": ("nvidia", ["nvidia"]),
     "GPUHOOK_REQUEST_ACCEPT_ANNOTATIONS": ("none", "none"),
     "GPUHOOK_REQUEST_ACCEPT_ENV_WHEN_UNPRIVILEGED": ("No", False),
     "GPUHOOK_REQUEST_ACCEPT_VOLUME_MOUNTS": ("1", True),
@@ -149,6 +153,7 @@ WRONG = [
     ("GPUHOOK_REQUEST_ON_REFUSAL", "never", "it must be ignore or fail"),
     ("GPUHOOK_LIMITS_GUARANTEE", "x", "it must be auto, always or never"),
     ("GPUHOOK_REQUEST_SWARM_RESOURCES", "A,B=C", "B=C is not the name of a variable"),
+    ("GPUHOOK_NRI_DEVICES", "a/b,all", "all is neither a CDI kind nor a CDI name"),
     ("GPUHOOK_REQUEST_EXCLUSIVE_DEVICES", "all,0", "0 is neither a CDI name nor all"),
     ("GPUHOOK_REQUEST_EXCLUSIVE_DEVICES", "a/b=c=d", "a/b=c=d is neither"),
 ]

@@ -59,7 +59,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_only_needed_data_is_kept(here: Path) -> None:
     answers = {"nodes/n1": NODE, "runtimeclasses": CLASSES, "daemonsets": DAEMON_SETS}
-    found = kubernetes_state.collect(_kubectl(here, answers), "n1")
+    without_dra = {"version": {"minor": "31+"}, "resource.k8s.io": {}}
+    found = kubernetes_state.collect(_kubectl(here, {**answers, **without_dra}), "n1")
     assert found == {
         "source": "kubectl",
         "node": {
@@ -83,6 +84,7 @@ def test_only_needed_data_is_kept(here: Path) -> None:
                 "runtimeClass": "nvidia",
             }
         ],
+        "dra": {"minor": 31, "versions": []},
         "refused": {},
     }
 

@@ -11,14 +11,18 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from gpuhook.cli import main
 from gpuhook.vendors.amd.hot import amd_sysfs
 from tests.contract.build_cache import CHECKOUT
 
 PACKAGING = CHECKOUT / "packaging"
 UNITS = sorted(PACKAGING.glob("systemd/gpuhook-*"))
 RULES = PACKAGING / "udev/71-gpuhook.rules"
-MOST_EXPOSED = {"gpuhook-refresh.service": 20, "gpuhook-devices.service": 30}  # tenths
+MOST_EXPOSED = {
+    "gpuhook-refresh.service": 20, "gpuhook-devices.service": 30, "gpuhook-nri.service": 20,
+}  # fmt: skip # tenths
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +46,7 @@ def analyze(units: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_units_have_no_warnings(units: Path) -> None:
-    assert len(UNITS) == 4
+    assert len(UNITS) == 5
     done = analyze(units, "verify", "--man=no", *(str(units / path.name) for path in UNITS))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -213,3 +217,22 @@ def test_udev_rules_report_driver_and_gpus(event: dict[str, str], *, is_refreshe
     command = f"/bin/sh -c '{start}'"
     assert goes(event) == ([command] if is_refreshed else [])
     assert goes(event, has_systemd=False) == []
+
+
+def test_nri_plugin_is_ready_between_the_engine_and_the_kubelet() -> None:
+    """Containers that the kubelet starts earlier have no GPU. No one enables it by accident."""
+    unit = "gpuhook-nri.service"
+    assert {"containerd.service", "crio.service"} <= set(section(unit, "After")[0].split())
+    assert section(unit, "Before") == ["kubelet.service"]
+    assert (section(unit, "Type"), section(unit, "Restart")) == (["notify"], ["always"])
+    preset = (PACKAGING / "systemd/90-gpuhook.preset").read_text(encoding="utf-8")
+    assert f"disable {unit}\n" in preset
+
+
+def test_nri_plugin_is_started_with_options_that_it_has() -> None:
+    (command,) = section("gpuhook-nri.service", "ExecStart")
+    program, *words = command.split()
+    assert program == "@BIN@/gpuhook"
+    done = CliRunner().invoke(main, [*words, "--help"], prog_name="gpuhook")
+    assert done.exit_code == 0, done.output
+    assert words[-1] in done.output

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.checks.kubernetes import kubelet, plugin
+from gpuhook.doctor.checks.kubernetes import dra_driver, kubelet, plugin
 from gpuhook.node_facts import kubelet_facts as facts
 from gpuhook.node_facts.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.node_facts.sources.kubelet_files import is_of_gpus
@@ -50,14 +50,30 @@ def _ready(node: ExaminedNode) -> Finding:
     )
 
 
+def _by_claims(node: ExaminedNode) -> Finding | None:
+    """Return that GPUs are no resource of the node, since only DRA drivers offer them."""
+    has_plugin = facts.kubelet(node).plugins or plugin.gpu_sockets(node)
+    if has_plugin or not dra_driver.live(node):
+        return None
+    return absent(f"{', '.join(dra_driver.live(node))} offers the GPUs for claims")
+
+
 @check(
     "node.allocatable",
     "The cluster can allocate the node's GPUs",
-    needs=("driver.bus", READY, plugin.DEVICES, plugin.RUNNING),
+    needs=(
+        "driver.bus",
+        READY,
+        plugin.DEVICES,
+        plugin.RUNNING,
+        dra_driver.REGISTRATION,
+        dra_driver.PREPARED,
+    ),
 )
 @unless(facts.no_kubelet)
 @unless(facts.no_api)
 @unless(plugin.no_gpus)
+@unless(_by_claims)
 def _allocatable(node: ExaminedNode) -> Iterator[Finding]:
     answer = facts.api_node(node) or {}
     name = str(answer.get("name"))

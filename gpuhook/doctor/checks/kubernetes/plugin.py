@@ -62,7 +62,7 @@ def _running(node: ExaminedNode) -> Finding:
     if sockets := gpu_sockets(node):
         return ok(f"a device plugin has the socket {', '.join(sockets)}")
     if kubelet_files.has_dra_driver(node.tree, kubelet.directory):
-        return absent("NVIDIA's driver for dynamic resource allocation offers the GPUs")
+        return absent("a driver for dynamic resource allocation offers the GPUs")
     if not kubelet.processes:
         return absent("the files of a node do not show whether a device plugin is running")
     return _none_runs(node)

@@ -61,8 +61,10 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
-{{- /* Fields that the pods of all DaemonSets share, except the affinity. */ -}}
-{{- /* The affinity of the pods, as JSON: with the labels of nodes with AMD GPUs if they are served. */ -}}
+{{- /*
+The affinity of the pods, as JSON: with the labels of nodes with AMD GPUs if they are served. With
+`nodes` In or NotIn also the label dra.nodeLabel: the pods run only on nodes with it, or without it.
+*/ -}}
 {{- define "gpuhook.affinity" -}}
 {{- $affinity := deepCopy (default dict .Values.affinity) -}}
 {{- $required := dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" dict $affinity -}}
@@ -74,9 +76,20 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- $_ := set $required "nodeSelectorTerms" $terms -}}
 {{- end -}}
+{{- if and .nodes .Values.dra.enabled .Values.dra.nodeLabel -}}
+{{- $label := splitn "=" 2 .Values.dra.nodeLabel -}}
+{{- $expression := dict "key" $label._0 "operator" .nodes "values" (list $label._1) -}}
+{{- $terms := list -}}
+{{- range $term := default (list dict) $required.nodeSelectorTerms -}}
+{{- $terms = append $terms (set $term "matchExpressions" (append (default list $term.matchExpressions) $expression)) -}}
+{{- end -}}
+{{- $added := dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) -}}
+{{- $affinity = mergeOverwrite $affinity (dict "nodeAffinity" $added) -}}
+{{- end -}}
 {{- toJson $affinity -}}
 {{- end -}}
 
+{{- /* Fields that the pods of all DaemonSets share. */ -}}
 {{- define "gpuhook.placement" -}}
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}

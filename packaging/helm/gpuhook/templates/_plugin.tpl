@@ -1,21 +1,30 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
+{{- /* The path of gpuhook-hook on the nodes; "": the programs search it. */ -}}
+{{- define "gpuhook.hookPath" -}}
+{{- $installs := and .Values.installer.enabled (ne .Values.installer.route "cdi") -}}
+{{- $own := ternary (printf "%s/bin/gpuhook-hook" .Values.installer.installDir) "" $installs -}}
+{{- default $own .Values.cdi.nvidiaHookPath -}}
+{{- end -}}
+
+{{- /* The variables that name the configurations, as a JSON list of pairs. */ -}}
+{{- define "gpuhook.configVariables" -}}
+{{- $config := include "gpuhook.config" . | fromJson -}}
+{{- $fallback := default (list "named" "single") .Values.config.fallbackStrategies | join "," -}}
+{{- $found := list -}}
+{{- if $config.name -}}
+{{- $found = list (list "CONFIG_FILE_SRCDIR" "/available-configs") (list "DEFAULT_CONFIG" $config.default) -}}
+{{- if ne $fallback "named,single" -}}
+{{- $found = append $found (list "FALLBACK_STRATEGIES" $fallback) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
 {{- /* The variables of the plugin's container, as a YAML list. Those of devicePlugin.env override others. */ -}}
 {{- define "gpuhook.env" -}}
 {{- $features := include "gpuhook.features" . | fromJson -}}
-{{- $config := include "gpuhook.config" . | fromJson -}}
-{{- $installer := .Values.installer -}}
-{{- $installs := and $installer.enabled (ne $installer.route "cdi") -}}
-{{- $hook := ternary (printf "%s/bin/gpuhook-hook" $installer.installDir) "" $installs -}}
-{{- $own := list -}}
-{{- if $config.name -}}
-{{- $own = append $own (list "CONFIG_FILE_SRCDIR" "/available-configs") -}}
-{{- $own = append $own (list "DEFAULT_CONFIG" $config.default) -}}
-{{- $fallback := default (list "named" "single") .Values.config.fallbackStrategies | join "," -}}
-{{- if ne $fallback "named,single" -}}
-{{- $own = append $own (list "FALLBACK_STRATEGIES" $fallback) -}}
-{{- end -}}
-{{- end -}}
+{{- $own := include "gpuhook.configVariables" . | fromJsonArray -}}
 {{- $own = append $own (list "MIG_STRATEGY" .Values.migStrategy) -}}
 {{- $waits := and (eq .Values.amd.nodes "only") (kindIs "invalid" .Values.failOnInitError) -}}
 {{- $own = append $own (list "FAIL_ON_INIT_ERROR" (ternary false .Values.failOnInitError $waits)) -}}
@@ -28,7 +37,7 @@
 {{- $own = append $own (list "GDS_ENABLED" .Values.gdsEnabled) -}}
 {{- $own = append $own (list "MOFED_ENABLED" .Values.mofedEnabled) -}}
 {{- $own = append $own (list "DEVICE_DISCOVERY_STRATEGY" .Values.deviceDiscoveryStrategy) -}}
-{{- $own = append $own (list "NVIDIA_CDI_HOOK_PATH" (default $hook .Values.cdi.nvidiaHookPath)) -}}
+{{- $own = append $own (list "NVIDIA_CDI_HOOK_PATH" (include "gpuhook.hookPath" .)) -}}
 {{- if $features.mps -}}
 {{- $own = append $own (list "MPS_ROOT" (include "gpuhook.mpsRoot" .)) -}}
 {{- end -}}

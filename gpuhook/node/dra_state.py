@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster's data on Dynamic Resource Allocation for this node, from its API server."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from gpuhook.device_plugin.api_server.client import is_missing
+from gpuhook.errors import GpuhookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    Get = Callable[[str, str, str], dict[str, Any]]  # path of the API, resource, name
+    Create = Callable[[str, dict[str, Any], str], dict[str, Any]]  # path, object, resource
+
+_GROUP = "/apis/resource.k8s.io"
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_MISSING = ("NotFound", "could not find the requested resource")  # of kubectl
+# What a driver needs: (verb, group, resource, subresource).
+_NEEDED = (
+    ("get", "", "nodes", ""),
+    ("get", "resource.k8s.io", "resourceclaims", ""),
+    ("patch", "resource.k8s.io", "resourceclaims", "status"),
+    *(
+        (verb, "resource.k8s.io", "resourceslices", "")
+        for verb in ("list", "watch", "create", "update", "delete")
+    ),
+)
+
+
+def dra_state(get: Get, create: Create, node: str) -> dict[str, Any]:
+    """Return the data on DRA.
+
+    {"minor": of the server's version, "versions": of the API, "slices": [{"driver", "pool",
+    "generation", "count", "devices": names, "replicas": whether devices are slots of one GPU}],
+    "classes": [{"name", "extendedResourceName"}], "drivers": [{"namespace", "name",
+    "serviceAccount", "missing": permissions}], "terminating": [pods with claims that do not end],
+    "refused": {part: reason}}. Raises what `get` raises, if the API server does not answer.
+    """
+    minor = str(get("/version", "version", "").get("minor", "")).rstrip("+")
+    found: dict[str, Any] = {"minor": int(minor) if minor.isdecimal() else None, "versions": []}
+    try:
+        group = get(_GROUP, "resource.k8s.io", "")
+    except GpuhookError as error:
+        if is_missing(error) or any(text in error.message for text in _MISSING):
+            return found
+        raise
+    served = {str(one.get("version")) for one in _items(group, "versions")}
+    found["versions"] = [one for one in ("v1", "v1beta2", "v1beta1") if one in served]
+    if not found["versions"]:
+        return found
+    base, selected = (
+        f"{_GROUP}/{found['versions'][0]}",
+        f"?fieldSelector=spec.nodeName%3D{quote(node)}",
+    )
+    parts: tuple[tuple[str, Callable[[], Any]], ...] = (
+        (
+            "slices",
+            lambda: [*_slices(get(f"{base}/resourceslices{selected}", "resourceslices", ""))],
+        ),
+        ("classes", lambda: [*_classes(get(f"{base}/deviceclasses", "deviceclasses", ""))]),
+        (
+            "drivers",
+            lambda: [*_drivers(get("/apis/apps/v1/daemonsets", "daemonsets", ""), create)],
+        ),
+        ("terminating", lambda: [*_ending(get(f"/api/v1/pods{selected}", "pods", ""))]),
+    )
+    refused: dict[str, str] = {}
+    for part, ask in parts:
+        try:
+            found[part] = ask()
+        except GpuhookError as error:
+            refused[part] = error.message
+    return {**found, "refused": refused}
+
+
+def _slices(listed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for spec in (_mapping(one, "spec") for one in _items(listed, "items")):
+        pool, devices = _mapping(spec, "pool"), _items(spec, "devices")
+        inner = [_mapping(one, "basic") or one for one in devices]  # v1beta1
+        yield {
+            "driver": spec.get("driver"),
+            "pool": pool.get("name"),
+            "generation": pool.get("generation"),
+            "count": pool.get("resourceSliceCount"),
+            "devices": [one.get("name") for one in devices],
+            "replicas": any("replica" in _mapping(one, "attributes") for one in inner),
+        }
+
+
+def _classes(listed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for one in _items(listed, "items"):
+        yield {
+            "name": _mapping(one, "metadata").get("name"),
+            "extendedResourceName": _mapping(one, "spec").get("extendedResourceName"),
+        }
+
+
+def _drivers(listed: Mapping[str, Any], create: Create) -> Iterator[dict[str, Any]]:
+    """Yield the DaemonSets of DRA drivers for GPUs, with the permissions that they lack."""
+    for one in _items(listed, "items"):
+        metadata = _mapping(one, "metadata")
+        name, space = str(metadata.get("name")), str(metadata.get("namespace"))
+        if not (name.endswith("-dra") or "dra-driver" in name) or "cpu" in name:
+            continue
+        pod = _mapping(_mapping(_mapping(one, "spec"), "template"), "spec")
+        account = str(pod.get("serviceAccountName") or "default")
+        missing = [*_denied(f"system:serviceaccount:{space}:{account}", create)]
+        yield {"namespace": space, "name": name, "serviceAccount": account, "missing": missing}
+
+
+def _denied(user: str, create: Create) -> Iterator[str]:
+    for verb, group, resource, subresource in _NEEDED:
+        attributes = {"verb": verb, "group": group, "resource": resource}
+        if subresource:
+            attributes["subresource"] = subresource
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": user, "resourceAttributes": attributes},
+        }
+        answer = create(_REVIEWS, review, "subjectaccessreviews")
+        if _mapping(answer, "status").get("allowed") is not True:
+            yield f"{verb} {resource}{'/' if subresource else ''}{subresource}"
+
+
+def _ending(listed: Mapping[str, Any]) -> Iterator[str]:
+    for one in _items(listed, "items"):
+        metadata, status = _mapping(one, "metadata"), _mapping(one, "status")
+        has_claims = _items(_mapping(one, "spec"), "resourceClaims")
+        if metadata.get("deletionTimestamp") and (
+            has_claims or status.get("extendedResourceClaimStatus")
+        ):
+            yield f"{metadata.get('namespace')}/{metadata.get('name')}"
+
+
+def _mapping(found: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = found.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _items(found: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    value = found.get(key)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

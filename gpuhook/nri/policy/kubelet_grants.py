@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What device plugins answered for a container, by the checkpoint of the kubelet's device manager.
+
+NRI shows one list of variables: those of the image, the pod and the device plugin. The checkpoint
+proves which of them the device plugin set. The kubelet writes it before it creates the container.
+Source: kubernetes/pkg/kubelet/cm/devicemanager/checkpoint.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from dataclasses import dataclass, field
+
+from gpuhook.device_plugin.config.launch_options import DEFAULT_SOCKET
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import documents
+from gpuhook.host.hot import files
+from gpuhook.nri.wire.protobuf_wire import Message
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Holder = tuple[str, str]  # UID of the pod, name of the container
+
+DIRECTORY = os.path.dirname(DEFAULT_SOCKET)
+NAME = "kubelet_internal_checkpoint"
+_MAX_SIZE = 64 << 20
+
+
+@dataclass(slots=True)
+class KubeletGrants:
+    """The variables that device plugins set, read again when the kubelet has written the file.
+
+    `directory` is the kubelet's directory of device plugins.
+    """
+
+    directory: str = DIRECTORY
+    _version: str = ""
+    _answers: dict[Holder, list[str]] = field(default_factory=dict)
+
+    def variables(self, pod_uid: str, container: str) -> dict[str, str]:
+        """Return the variables of a container's device plugins, {} without any.
+
+        A kubelet without a device plugin has no checkpoint. Raises GH2660 if it cannot be read.
+        """
+        path = os.path.join(self.directory, NAME)
+        try:
+            version = files.version(os.stat(path))
+            if version != self._version:
+                self._answers, self._version = _answers(path), version
+            found = self._answers.get((pod_uid, container), [])
+            return {name: value for one in found for name, value in _variables(one).items()}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except OSError as error:
+            raise fault("GH2660", path=path, reason=error.strerror or str(error)) from error
+        except (GpuhookError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise fault("GH2660", path=path, reason=f"{type(error).__name__}: {error}") from error
+
+
+def _answers(path: str) -> dict[Holder, list[str]]:
+    """Return the answers of device plugins by container; one has several with several resources."""
+    data = documents.parse_json(files.read(path, _MAX_SIZE))["Data"]
+    found: dict[Holder, list[str]] = {}
+    for one in data.get("PodDeviceEntries") or ():
+        holder = (str(one["PodUID"]), str(one["ContainerName"]))
+        found.setdefault(holder, []).append(one.get("AllocResp") or "")
+    return found
+
+
+def _variables(answer: str) -> dict[str, str]:
+    """Return the variables of a ContainerAllocateResponse in base64; raises ValueError."""
+    return Message(base64.b64decode(answer, validate=True)).mapping(1)
