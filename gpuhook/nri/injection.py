@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gpuhook.nri.request_policy import RequestPolicy
 
 ROUTE = "nri"
-_EXPECTED = 120.0  # seconds in which a runtime starts a container that it has created
+_EXPECTED = 30.0  # seconds in which a runtime starts a container that it has created
 _POD_NAMES = ("io.kubernetes.pod.name", "io.kubernetes.pod.namespace")
 _CONTAINER_NAME = "io.kubernetes.container.name"
 
@@ -58,8 +58,8 @@ class ContainerLog(EngineLog):
 
     def warning(self, error: GpuhookError) -> None:
         """Report what the container lacks."""
-        self.warnings.append(error)
-        logger().warning(error.message, code=error.code, hint=error.hint, **self._names)
+        if self.keep(error):
+            logger().warning(error.message, code=error.code, hint=error.hint, **self._names)
 
 
 @dataclass(frozen=True, slots=True)

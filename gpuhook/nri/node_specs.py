@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 class NodeSettings:
     """The node's settings, read again when their file changes.
 
-    Without a known policy, `trouble` refuses each container that requests a device.
+    Without a known policy, `trouble` refuses each container that requests a device. A container
+    without one of `marks` requests none.
     """
 
     def __init__(self, compiler: cold_command.Compiler) -> None:
@@ -47,20 +48,26 @@ class NodeSettings:
         self.trouble: GpuhookError | None = None
         self.marks: tuple[bytes, ...] = ()
 
+    def is_current(self) -> bool:
+        """Return whether the file is the one that was read."""
+        return _version() == self._version
+
     def refresh(self) -> None:
-        """Read the file if it has changed; a stat if not."""
-        try:
-            version = files.version(os.stat(settings.path()))
-        except OSError as error:
-            version = str(error.errno)
-        if version == self._version:
-            return
+        """Read the file: a program compiles it if it is new."""
+        version = _version()
         self.chosen, self.trouble = runtime.read_settings(self._compiler)
-        self._version = version
         own = runtime.own_marks(self.chosen)
         # In JSON, a quote precedes a variable.
         marks = (mark.strip(b'"') for mark in (*prefilter.MARKS, *own, *request_policy.MARKS))
         self.marks = tuple(dict.fromkeys(marks))
+        self._version = version
+
+
+def _version() -> str:
+    try:
+        return files.version(os.stat(settings.path()))
+    except OSError as error:
+        return str(error.errno)
 
 
 class NodeSpecs:

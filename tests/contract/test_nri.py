@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,28 @@ def test_unknown_device(runtime: FakeRuntime, plugin: NriPlugin) -> None:
     with pytest.raises(StatusError, match="GH1102"):
         link.create(pod(), asking("77"))
     assert plugin.wait_for("refused")["code"] == "GH1102"
+
+
+@pytest.mark.parametrize("mode", [("containerd", "1.7.24~ds1"), ("containerd", "v2.1.4")], ids=str)
+def test_figures(
+    mode: tuple[str, str],
+    runtime: FakeRuntime,
+    plugin: NriPlugin,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """1,000 creates with and without a request; the figures are printed, and none is asserted."""
+    link = runtime.accept()
+    link.start(*mode)
+    figures = {}
+    for title, one in (("none", container()), ("one GPU", asking("2"))):
+        seconds = []
+        for index in range(1000):
+            one.id = f"{title[0]}{index}"
+            began = time.perf_counter()
+            answer = link.create(pod(), one)
+            seconds.append(time.perf_counter() - began)
+        assert answer.HasField("adjust") == (title != "none")
+        ordered = sorted(seconds)
+        figures[title] = [round(ordered[at] * 1e3, 3) for at in (500, 990)]
+    with capsys.disabled():
+        print(f"{mode}: ms p50, p99 {figures}; {plugin.resident // 1024} MiB resident")
