@@ -21,7 +21,7 @@ from gpuhook.host.hot.engine_log import as_fault
 from gpuhook.nri import request_policy
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.hot import plan_nodes, prefilter
-from gpuhook.vendors.plugin.plugin_place import PluginPlace
+from gpuhook.vendors.plugin.plugin_place import Places, PluginPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,10 +141,18 @@ def _specs(vendor: Vendor, chosen: Settings) -> list[Compiled]:
 
     [] for a node without any. Raises GpuhookError.
     """
-    place = PluginPlace(state.host_root())
+    place = _place(vendor, chosen)
     part = driver_calls.call_driver(vendor, "nri", lambda: vendor.plugin_part(place))
     if part is None or not part.has_hardware:
         return []
     if part.error is not None:
         raise part.error
     return vendor.described_node(part.inventory, chosen).node.registry().all()
+
+
+def _place(vendor: Vendor, chosen: Settings) -> PluginPlace:
+    """Return where the node's files are: by the settings, else where the vendor has its driver."""
+    root = chosen.driver_root or next(iter(vendor.driver_roots(())), "/")
+    dev = chosen.dev_root or (root if vendor.holds_nodes(root) else "/")
+    places = Places(root, dev, root, dev)
+    return PluginPlace(state.host_root(), chosen.dev_root or None, places)

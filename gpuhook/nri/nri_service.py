@@ -114,7 +114,7 @@ class NriService:
         seconds = min(self._limit, limit * _SHARE) if limit else self._limit
         settings = self._injector.settings
         if not settings.is_current():
-            with suppress(GpuhookError):  # late: what was read before applies to this container
+            with suppress(GpuhookError):  # late: so is the container if it may request devices
                 self._in_time(lambda _: settings.refresh(), began + seconds)
         raw = bytes(data)
         if self._support.mode == UNSUPPORTED or not any(mark in raw for mark in settings.marks):

@@ -97,7 +97,7 @@ def test_what_nri_has_no_field_for() -> None:
     after["process"]["user"] = {"additionalGids": [44]}
     after["linux"]["netDevices"] = {"ib0": {}}
     assert Adjustment(SPEC, after).left_out == ["additionalGids", "netDevices"]
-    before = {"process": {"user": {"additionalGids": []}}}
+    before: dict[str, Any] = {"process": {"user": {"additionalGids": []}}}
     assert Adjustment(before, {"process": {}}).left_out == []
 
 

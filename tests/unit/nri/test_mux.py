@@ -198,7 +198,10 @@ def test_unknown_methods(ends: Ends, method: str, service: str, text: str) -> No
 
 def test_metadata_and_timeout(ends: Ends) -> None:
     """Metadata is ignored, and a method learns how long the runtime waits."""
-    more = {"metadata": [{"key": "traceparent", "value": "00-1"}], "timeout_nano": 2 * 10**9}
+    more: dict[str, Any] = {
+        "metadata": [{"key": "traceparent", "value": "00-1"}],
+        "timeout_nano": 2 * 10**9,
+    }
     assert ends.serve(ends.runtime.begin("Configure", b"a", **more)) == b""
     assert ends.serve(ends.runtime.begin("Configure", b"b", timeout_nano=-1)) == b""
     assert ends.calls.seen == [(b"a", 2.0), (b"b", 0.0)]
