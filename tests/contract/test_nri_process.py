@@ -194,12 +194,14 @@ def test_launched_plugin(node: Installation, tmp_path: Path) -> None:
     env = {
         "NRI_PLUGIN_NAME": "gpuhook",
         "NRI_PLUGIN_IDX": "10",
-        "NRI_PLUGIN_SOCKET": "3",
+        "NRI_PLUGIN_SOCKET": str(theirs.fileno()),  # 3, from a runtime
         **node.env,
     }
-    script = f"exec 3<&{theirs.fileno()} {theirs.fileno()}<&-; exec {node.bindir}/gpuhook nri run"
     process = subprocess.Popen(
-        ["/bin/sh", "-c", script], env=env, pass_fds=[theirs.fileno()], cwd=tmp_path
+        [str(node.bindir / "gpuhook"), "nri", "run"],
+        env=env,
+        pass_fds=[theirs.fileno()],
+        cwd=tmp_path,
     )
     theirs.close()
     link = FakePlugin(ours)
