@@ -10,6 +10,7 @@ import stat
 import sys
 import time
 from binascii import crc32
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Thread
 
@@ -19,6 +20,7 @@ from gpuhook.errors import fault
 from gpuhook.host import service_manager
 from gpuhook.host.hot import file_lock, state
 from gpuhook.host.logs import logger
+from gpuhook.kernel import process
 from gpuhook.nri import nri_counters
 from gpuhook.nri.injection import ContainerLog, Injector
 from gpuhook.nri.nri_counters import NriCounters
@@ -86,6 +88,8 @@ class NriProcess:
         and the faults of the metrics' address.
         """
         launched = os.environ.get(LAUNCHED_ENV)
+        with suppress(OSError):
+            process.set_comm(b"gpuhook")  # by which `gpuhook doctor` finds it
         self._stop.begin()
         try:
             trunk = _launched_trunk(launched) if launched else None

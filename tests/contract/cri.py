@@ -8,6 +8,7 @@ sandbox, has the probe and a shell.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from tests.contract import images, roots
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.engines import run_daemon
 from tests.contract.installation import Installation
-from tests.contract.runtimes import SECONDS, Result
+from tests.contract.runtimes import SECONDS, Result, runtime_environment
 from tests.contract.views import View
 from tests.waiting import eventually
 
@@ -225,25 +226,35 @@ def cri(
     place: Path,
     handlers: Mapping[str, Path | str],
     configure: Callable[[Path], None] | None = None,
+    programs: Path | None = None,
+    image_kind: str = "musl",
+    cgroup: str = "host",
 ) -> Iterator[Cri]:
     """Yield a containerd with CRI whose runtimes are `handlers`: name -> program.
 
-    `configure` is called with the configuration's path before containerd reads it.
+    `configure` is called with the configuration's path before containerd reads it. `programs` is
+    the directory of another containerd than the one in the PATH, `image_kind` one of roots.KINDS, `cgroup`
+    that of runtime_environment().
     """
+    path = os.environ["PATH"]
+    env = {**os.environ, "PATH": f"{programs}:{path}" if programs else path}
     place.mkdir(parents=True, exist_ok=True)
     config = place / "config.toml"
     config.write_text(_config(place, handlers), encoding="utf-8")
     if configure:
         configure(config)
     socket = place / "sock"
-    command = ["containerd", "--config", str(config)]
+    program = shutil.which("containerd", path=env["PATH"])
+    assert program is not None
+    around = runtime_environment(cgroup=cgroup)
+    command = [*around.prefix, program, "--config", str(config)]
     version = ["ctr", "--address", str(socket), "version"]
 
     def answers() -> bool:
         return subprocess.run(version, capture_output=True, check=False).returncode == 0
 
-    with run_daemon(command, place / "log", answers), connected(socket, place) as made:
-        _import(place, socket)
+    with run_daemon(command, place / "log", answers, env), connected(socket, place) as made:
+        _import(place, socket, image_kind)
         yield made
 
 
@@ -255,15 +266,19 @@ def connected(socket: Path, place: Path, root: Path = Path("/")) -> Iterator[Cri
         yield Cri(place, messages, services.RuntimeServiceStub(channel), root)
 
 
-def image(place: Path) -> Path:
-    """Write the archive of the image below `place`, and return its path."""
-    root = roots.copy("musl", place / "root")
+def image(place: Path, kind: str = "musl") -> Path:
+    """Write the archive of the image below `place`, and return its path; see roots.KINDS."""
+    root = roots.copy(kind, place / "root")
+    if kind != "musl":
+        roots.with_ldconfig(root)
     return images.archive(place, root, IMAGE, ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"])
 
 
-def _import(place: Path, socket: Path) -> None:
-    """Import the image into containerd's namespace of the kubelet."""
-    archive = image(place / "image")
+def _import(place: Path, socket: Path, kind: str) -> None:
+    """Import the image into containerd's namespace of the kubelet, unless it is there already."""
+    if (place / "image").exists():
+        return
+    archive = image(place / "image", kind)
     command = ["ctr", "--address", str(socket), "--namespace", "k8s.io"]
     subprocess.run([*command, "images", "import", str(archive)], check=True, capture_output=True)
 

@@ -14,7 +14,7 @@ import click
 
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.engines.configure import engine_plan, engine_restart
-from gpuhook.engines.configure.engine_plan import ROUTES, EngineOptions
+from gpuhook.engines.configure.engine_plan import EngineOptions
 from gpuhook.errors import fault
 from gpuhook.install.runtime_names import default_name, default_sentence
 
@@ -125,15 +125,20 @@ def runtime_names(text: str) -> Callable[[F], F]:
     )
 
 
-_OPTIONS = (
-    click.option(
+def _route(engine: str) -> Callable[[F], F]:
+    choices = engine_plan.routes(engine)
+    nri = "; nri: the engine asks gpuhook's NRI plugin" if "nri" in choices else ""
+    return click.option(
         "--route",
-        type=click.Choice(ROUTES),
+        type=click.Choice(choices),
         show_envvar=True,
         help="wrapper: a runtime that runs gpuhook-runtime; hook: the engine's own runtime with "
-        "gpuhook's OCI hook; cdi: the engine applies CDI specs itself. Default: wrapper; for "
+        f"gpuhook's OCI hook; cdi: the engine applies CDI specs itself{nri}. Default: wrapper; for "
         "podman, hook.",
-    ),
+    )
+
+
+_OPTIONS = (
     runtime_names(default_sentence()),
     click.option(
         "--set-as-default/--no-set-as-default",
@@ -209,7 +214,7 @@ _TEXTS = {
 
 def engine_command(name: str, function: Callable[..., None]) -> click.Command:
     """Return the command that configures an engine by `function`."""
-    options = list(_OPTIONS)
+    options = [_route(name), *_OPTIONS]
     if name == "containerd":
         options.insert(4, _ENABLE_CRI)  # below the options of the runtime
     if name == "docker":
@@ -238,13 +243,16 @@ def engine_options(
     warnings = []
     if has_cdi is False:
         warnings.append("--enable-cdi=false has no effect: gpuhook's devices need CDI")
-    is_named = chosen == "wrapper" or engine in _WITH_HANDLERS
+    is_named = chosen == "wrapper" or (engine in _WITH_HANDLERS and chosen != "nri")
     if names and not is_named:
         warnings.append(_no_effect("--runtime-name", chosen, engine))
-    if flags["takes_over"] and chosen == "cdi" and not is_named:
+    if flags["takes_over"] and chosen in ("cdi", "nri") and not is_named:
         warnings.append(_no_effect("--take-over", chosen, engine))
+    if flags["is_default"] and chosen == "nri":
+        warnings.append(_no_effect("--set-as-default", chosen, engine))
+        flags["is_default"] = False
     programs = []
-    needed = {"wrapper": RUNTIME, "hook": HOOK, "cdi": ""}[chosen]
+    needed = {"wrapper": RUNTIME, "hook": HOOK}.get(chosen, "")
     for option, name, given in (
         ("--runtime-path", RUNTIME, runtime_path),
         ("--hook-path", HOOK, hook_path),

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gpuhook.engines.read.engine_config import Version
 
 # wrapper: a runtime whose program is gpuhook-runtime. hook: the engine's runtime with the prestart
-# hook. cdi: the engine applies CDI specs by itself.
-Route = Literal["wrapper", "hook", "cdi"]
+# hook. cdi: the engine applies CDI specs by itself. nri: the engine asks gpuhook's NRI plugin.
+Route = Literal["wrapper", "hook", "cdi", "nri"]
 ROUTES: tuple[Route, ...] = ("wrapper", "hook", "cdi")
 NAME = "nvidia"  # of the runtime; a RuntimeClass calls it the handler
 # The engine's name -> its module below gpuhook.engines.configure.
@@ -119,6 +119,7 @@ class ExpectedConfig:
     default: str = ""
     has_cdi: bool = False
     hooks: tuple[str, ...] = ()
+    has_nri: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,11 @@ class EnginePlan:
     notes: tuple[str, ...] = ()
     config: str | None = ""
     on_restart: tuple[str, ...] = ()
+
+
+def routes(engine: str) -> tuple[Route, ...]:
+    """Return the routes of an engine."""
+    return (*ROUTES, "nri") if engine in ("containerd", "crio") else ROUTES
 
 
 def default_route(engine: str) -> Route:

@@ -39,6 +39,7 @@ class EngineReading:
     configuration: EngineConfiguration
     has_cdi: bool
     hooks: tuple[oci_hooks.OciHook, ...] = ()
+    has_nri: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +58,16 @@ def read_engine(engine: str, node: EngineNode) -> EngineReading:
     if engine == "containerd":
         root, version = _containerd_root(node)
         containerd = containerd_config.read(node.files, root, version)
-        return EngineReading(containerd.configuration, containerd.has_cdi)
+        has_nri = containerd.nri.is_enabled
+        return EngineReading(containerd.configuration, containerd.has_cdi, has_nri=has_nri)
     if engine == "docker":
         docker = docker_config.read(node.files, node.config or docker_path(node))
         return EngineReading(docker.configuration, docker.has_cdi(node.version))
     if engine == "crio":
         crio = crio_config.read(node.files)
         hooks = oci_hooks.read(node.files, crio.hook_dirs)
-        return EngineReading(crio.configuration, has_cdi=True, hooks=hooks)
+        has_nri = crio.nri(node.version).is_enabled
+        return EngineReading(crio.configuration, has_cdi=True, hooks=hooks, has_nri=has_nri)
     podman = podman_config.read(node.files, node.home)
     hooks = oci_hooks.read(node.files, podman.hook_dirs)
     return EngineReading(podman.configuration, podman_config.has_cdi(node.version), hooks)
@@ -123,6 +126,8 @@ def lacks(expected: ExpectedConfig, reading: EngineReading, files: ConfigFiles) 
     yield from runtime_lacks(expected, reading.configuration)
     if expected.has_cdi and not reading.has_cdi:
         yield "give CDI devices to containers"
+    if expected.has_nri and not reading.has_nri:
+        yield "offer NRI to plugins"
     hooks = {one.file for one in reading.hooks if not one.reason}
     for path in expected.hooks:
         if path not in hooks and (reading.hooks or files.read(path) is None):

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuhook.engines.read import toml_document, unit_flags
+from gpuhook.engines.read import nri_config, toml_document, unit_flags
 from gpuhook.engines.read.containerd_files import (
     CRI_KEYS,
     CRI_OF_1,
@@ -67,7 +67,7 @@ class Containerd:
     """A containerd's configuration. `root` is the file in its command line.
 
     `daemon` is its version, None if unknown. `files` are that file and its imports. `key` is the
-    plugin's key that containerd reads, `cri` its table.
+    plugin's key that containerd reads, `cri` its table. `plugins` has the tables of all plugins.
     """
 
     root: str
@@ -77,6 +77,12 @@ class Containerd:
     key: str
     cri: Mapping[str, Any]
     ignored: tuple[Ignored, ...]
+    plugins: Mapping[str, Any]
+
+    @property
+    def nri(self) -> nri_config.NriConfig:
+        """Its NRI."""
+        return nri_config.of_containerd(self.plugins, self.disabled, self.daemon, of_1=self.is_of_1)
 
     @property
     def version(self) -> int:
@@ -147,7 +153,7 @@ def read(files: ConfigFiles, root: str = PATH, daemon: Version | None = None) ->
         cdi_dirs=toml_document.texts(cri.get("cdi_spec_dirs")) or CDI_DIRS,
         trouble=(*trouble, *_version_trouble(found, daemon, merged_version)),
     )
-    made = Containerd(root, daemon, found, configuration, key, cri, ())
+    made = Containerd(root, daemon, found, configuration, key, cri, (), plugins)
     return replace(made, ignored=tuple(_ignored(made)))
 
 

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from gpuhook.engines.read import toml_document
+from gpuhook.engines.read import nri_config, toml_document
 from gpuhook.engines.read.engine_config import (
     CDI_DIRS,
     ConfigPlace,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuhook.engines.read.config_files import ConfigFiles
+    from gpuhook.engines.read.engine_config import Version
 
 PATH = "/etc/crio/crio.conf"
 DROP_INS = "/etc/crio/crio.conf.d"
@@ -39,6 +40,11 @@ class Crio:
     has_selinux: bool
     run_root: str = ""
     storage_root: str = ""
+    nri_table: Mapping[str, Any] = field(default_factory=dict)
+
+    def nri(self, daemon: Version | None) -> nri_config.NriConfig:
+        """Return its NRI; `daemon` is its version, None if unknown."""
+        return nri_config.of_crio(self.nri_table, daemon)
 
 
 _OWN = ("crun", "runc")
@@ -55,10 +61,12 @@ def read(files: ConfigFiles, main: str = PATH, drop_ins: str = DROP_INS) -> Crio
     merged: dict[str, Any] = {}
     runtimes: dict[str, Runtime] = {}
     roots: dict[str, Any] = {}
+    nri_table: dict[str, Any] = {}
     for file in found:
         trouble += toml_document.no_tables(file, RUNTIMES)
         merged |= toml_document.table(file.document, "crio", "runtime")
         roots |= toml_document.table(file.document, "crio")
+        nri_table |= toml_document.table(file.document, *nri_config.CRIO_KEY)
         for name, value in toml_document.table(file.document, *RUNTIMES).items():
             if isinstance(value, dict):
                 runtimes[name] = _runtime(name, value, file.place(*RUNTIMES, name))
@@ -83,6 +91,7 @@ def read(files: ConfigFiles, main: str = PATH, drop_ins: str = DROP_INS) -> Crio
         merged.get("selinux") is True,
         run_root=toml_document.text(roots.get("runroot")),
         storage_root=toml_document.text(roots.get("root")),
+        nri_table=nri_table,
     )
 
 

@@ -91,6 +91,8 @@ def _has_it(node: ExaminedNode, kept: ConfigureRecord) -> bool:
     )
     if kept.wanted.route == "hook":
         return True  # oci-hooks.program checks the hook
+    if kept.wanted.route == "nri":
+        return state.has_nri
     if kept.wanted.route == "cdi":
         return state.configuration.cdi_enabled is not False
     runtimes = [state.configuration.runtimes.get(name) for name in kept.wanted.names]

@@ -14,6 +14,7 @@ from gpuhook.engines.configure import plan_checks
 from gpuhook.engines.configure.containerd import (
     base_spec,
     containerd_locations,
+    containerd_nri,
     containerd_templates,
 )
 from gpuhook.engines.configure.containerd.containerd_handler import (
@@ -46,9 +47,11 @@ if TYPE_CHECKING:
 
 
 def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
-    """Return the changes. Raises GH2000, GH2020 to GH2029, and OSError."""
+    """Return the changes. Raises GH2000, GH2020 to GH2029, GH2663, GH2664, and OSError."""
     place = containerd_locations.containerd_location(node)
     read = reader.read(node.files, place.root, place.daemon)
+    if options.route == "nri":
+        return containerd_nri.plan_nri(node, place, read)
     handlers = {}
     for one in options.of_each_name():
         _check(read, node, one, place)

@@ -60,15 +60,15 @@ def target_changes(
         target = _target(read, options)
         keyed = _plugin_settings(read, target, settings)
         if target is None or target.path == read.root:
-            return _edit(node, read.root, [*changed, *keyed])
-        return (*_edit(node, read.root, changed), *_edit(node, target.path, keyed))
+            return edited_file(node, read.root, [*changed, *keyed])
+        return (*edited_file(node, read.root, changed), *edited_file(node, target.path, keyed))
     version = read.version
     if not read.files:
-        version = _new_version(read)
+        version = new_version(read)
         changed.insert(0, Setting(("version",), version))
     changed += _imported(path, node, read)
     return (
-        *_edit(node, read.root, changed),
+        *edited_file(node, read.root, changed),
         *_drop_in(node, path, read, settings, version, carries=not _merges_files(read)),
     )
 
@@ -147,7 +147,7 @@ def _plugin_settings(
     if target is not None and not (len(read.files) == 1 and _is_neutral(target)):
         key = _key_of(target, read)
     else:
-        number = (target.document.get("version") if target else None) or _new_version(read)
+        number = (target.document.get("version") if target else None) or new_version(read)
         key = CRI_OF_3 if number >= 3 else CRI_OF_2
         version = [Setting(("version",), number)] if settings else []
     return [*version, *(Setting(("plugins", key, *one.path), one.value) for one in settings)]
@@ -160,11 +160,15 @@ def _is_neutral(file: File) -> bool:
     return not (others or has_other or file.imports)
 
 
-def _new_version(read: Containerd) -> int:
+def new_version(read: Containerd) -> int:
+    """Return the version of a new file of a containerd."""
     return 3 if read.daemon and read.daemon >= (2,) else 2
 
 
-def _edit(node: EngineNode, path: str, settings: Sequence[Setting]) -> tuple[ConfigChange, ...]:
+def edited_file(
+    node: EngineNode, path: str, settings: Sequence[Setting]
+) -> tuple[ConfigChange, ...]:
+    """Return the change of a file; a new one needs a setting `version`. Raises GH2003, GH2027."""
     before = node.files.read(path)
     if not settings:
         return ()

@@ -14,12 +14,13 @@ from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig, Se
 from gpuhook.engines.read import crio_config
 from gpuhook.engines.read.config_files import ReplacedFiles
 from gpuhook.engines.read.engine_config import ConfigPlace, Runtime
+from gpuhook.engines.read.nri_config import CRIO_KEY, RELEASES
 from gpuhook.errors import fault
 from gpuhook.host.hot.state import PROGRAM_DIRS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.config_files import ConfigFiles
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _SERVICE = Service(("crio.service", "cri-o.service"), ("crio",))
 _DEFAULT = ("crio", "runtime", "default_runtime")
+_NRI = (*CRIO_KEY, "enable_nri")
 # The directory in which CRI-O's own packages install the runtimes.
 _CRIO_PROGRAMS = "/usr/libexec/crio"
 # Options that name a program other than runtime_path (crio.conf(5), crio.runtime.runtimes).
@@ -41,6 +43,8 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
     read = crio_config.read(drop_ins.without_own(node.files, possible))
     configuration = read.configuration
     plan_checks.require_readable(configuration)
+    if options.route == "nri":
+        return _nri_plan(node, read, possible)
     if options.route == "hook":
         hooks = hooks_d.changes(node.files, read.hook_dirs, options)
         path = hooks_d.hook_path(node.files, read.hook_dirs, options)
@@ -56,6 +60,25 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
     return EnginePlan("crio", tuple(changes), expected, _SERVICE, tuple(_notes(options, model)))
 
 
+def _nri_plan(node: EngineNode, read: crio_config.Crio, possible: Sequence[str]) -> EnginePlan:
+    """Return the plan that enables NRI; raises GH2052, and GH2663 for a CRI-O without it."""
+    nri, expected = read.nri(node.version), ExpectedConfig({}, has_nri=True)
+    if not nri.has_nri:
+        version, needed = map(plan_checks.dotted, (node.version or (), RELEASES["crio"][0]))
+        raise fault("GH2663", engine="crio", version=version, needed=needed)
+
+    def conflict(files: ConfigFiles) -> tuple[ConfigPlace, str] | None:
+        found = crio_config.read(files)
+        if found.nri(node.version).is_enabled:
+            return None
+        return ConfigPlace(found.configuration.files[-1]), ".".join(_NRI)
+
+    drop_in = DropIn("crio", node.files, possible, _read, crio_config.PATH, _DEFAULT)
+    document = {"crio": {"nri": {"enable_nri": True}}}
+    changes = [] if nri.is_enabled else drop_in.changes(document, conflict)
+    return EnginePlan("crio", tuple(changes), expected, _SERVICE)
+
+
 def _read(files: ConfigFiles) -> EngineConfiguration:
     return crio_config.read(files).configuration
 
@@ -67,6 +90,7 @@ def without(
     if path.endswith(".json"):
         return None if hooks_d.is_ours(path, content) else content
     keys: list[tuple[str, ...]] = [(*crio_config.RUNTIMES, name) for name in options.names]
+    keys += [_NRI] if options.route == "nri" else []
     edited = crio_config.read(ReplacedFiles({f"{crio_config.DROP_INS}/edited": content}))
     if options.is_default and edited.configuration.default == options.name:
         keys.append(_DEFAULT)
