@@ -195,8 +195,8 @@ def _enter(create: Create, spec: dict[str, Any], edited: Edited) -> None:
     """
     if not (edited.route or create.log.warnings) or not ledger.is_id(create.command.identity):
         return
-    entry = create.ledger_entry(spec, edited, "", ROUTE)
-    entry["expected"] = time.time() + _EXPECTED
+    process = {"expected": time.time() + _EXPECTED}
+    entry = create.ledger_entry(spec, edited, "", process, ROUTE)
     trouble = ledger.enter(create.command.root, create.command.identity, entry)
     if trouble is not None and create.is_exclusive:
         raise trouble

@@ -10,13 +10,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from gpuhook.host.hot.file_lock import FileLock
 from tests.contract.amd_installation import amd_installation, asks_amd
+from tests.contract.bundles import Bundles
 from tests.contract.installation import CONTROL, KIND, Installation
-from tests.contract.runtimes import CGROUPS, V2
+from tests.contract.runtimes import CGROUPS, V2, lifecycle
 from tests.depth import depth
 from tests.nri import nri_api
 from tests.nri.fake_runtime import FakePlugin, FakeRuntime, StatusError, container, pod
@@ -181,6 +183,42 @@ def test_devices_of_the_kubelet(node: Installation, link: FakePlugin) -> None:
     assert nodes(adjust) == set()
     assert (list(adjust.mounts), list(adjust.hooks.create_container)) == ([], [])
     assert variables(adjust)["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_entry_is_completed(node: Installation, link: FakePlugin, bundle_of: Bundles) -> None:
+    """The hook enters the process of a container that had none when the runtime asked."""
+    identity = f"gpuhook-test-{uuid4().hex[:12]}"
+    adjust = link.create(pod(), asking("2", identity=identity)).adjust
+    before = node.entry()
+    assert "expected" in before
+    assert "pid" not in before
+    bundle = bundle_of("debian", ["/bin/sleep", "1000"])
+    bundle.write(adjusted(bundle.config(), adjust))
+    with lifecycle(bundle, node.command_with_state("runc"), container_id=identity) as made:
+        made.start()
+        after = node.entry()
+        assert after["pid"] == made.pid
+        assert after["bundle"] == str(bundle.path)
+        assert after.keys() - before.keys() == {"pid", "started"}
+        assert before.keys() - after.keys() == {"expected"}
+        assert {key: after[key] for key in ("devices", "requested", "route", "pod")} == {
+            key: before[key] for key in ("devices", "requested", "route", "pod")
+        }
+
+
+def adjusted(config: dict[str, Any], adjust: Any) -> dict[str, Any]:
+    """Return a config.json with the mounts and hooks of an adjustment."""
+    config["mounts"] += [
+        {"destination": one.destination, "source": one.source, "type": one.type}
+        | {"options": list(one.options)}
+        for one in adjust.mounts
+    ]
+    hooks = config.setdefault("hooks", {}).setdefault("createContainer", [])
+    hooks += [
+        {"path": one.path, "args": list(one.args), "env": list(one.env)}
+        for one in adjust.hooks.create_container
+    ]
+    return config
 
 
 @pytest.mark.parametrize("mode", [EXPANDED, BY_CDI], ids=["expanded", "cdi"])
