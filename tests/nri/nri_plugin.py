@@ -54,7 +54,7 @@ def nri_plugin(
 ) -> Iterator[NriPlugin]:
     """Run the plugin of an installation for the runtime that listens at `socket`.
 
-    `steps` are shell commands for a mount namespace of its own.
+    `steps` are shell commands for its own mount namespace.
     """
     log = node.place / "nri.log"
     command = [str(node.bindir / "gpuhook"), "--log-format", "json", "nri", "run"]

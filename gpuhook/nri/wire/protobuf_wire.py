@@ -66,7 +66,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 class Message:
     """The fields of one message by number, values in the order of the bytes.
 
-    A field of another kind than expected counts as absent, as in protobuf's own decoders.
+    A field of an unexpected kind is treated as absent, as in protobuf's own decoders.
     """
 
     __slots__ = ("_found",)

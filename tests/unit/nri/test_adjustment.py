@@ -49,7 +49,7 @@ def test_nothing_changed() -> None:
 
 
 def test_every_part() -> None:
-    """Each kind of edit has its field; values of 0 and absent ones are told apart."""
+    """Each kind of edit has its field; values of 0 differ from absent ones."""
     after = copy.deepcopy(SPEC)
     after["process"]["env"] += ["NEW=x=y", "EMPTY="]
     after["mounts"].append(
