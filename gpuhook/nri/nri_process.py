@@ -11,7 +11,6 @@ import sys
 import time
 from binascii import crc32
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Thread
 
 from gpuhook.device_plugin.kubelet.backoff import Backoff
@@ -38,9 +37,9 @@ from gpuhook.nri.wire.ttrpc import CallError, Peer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
+    from gpuhook.nri.nri_options import NriOptions
     from gpuhook.nri.wire.protobuf_wire import Message
 
-SOCKET = "/var/run/nri/nri.sock"
 # Set by a runtime that has started the plugin itself, with a connected socket.
 LAUNCHED_ENV, NAME_ENV, INDEX_ENV = "NRI_PLUGIN_SOCKET", "NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX"
 _REGISTRATION = 5.0  # seconds for the answer of RegisterPlugin
@@ -48,18 +47,9 @@ _START = 30.0  # seconds until the runtime has configured the plugin
 _FIRST, _CAP = 0.1, 5.0  # seconds before another try to connect
 
 
-@dataclass(frozen=True, slots=True)
-class NriOptions:
-    """The options of `gpuhook nri run`."""
-
-    socket_path: str = SOCKET
-    name: str = "gpuhook"
-    index: str = "10"
-    hook: str | None = None
-    metrics_address: str | None = None
-    is_expanded: bool = False
-    is_waiting: bool = False  # for the first socket
-    plugin_directory: str = kubelet_grants.DIRECTORY
+def run(options: NriOptions) -> int:
+    """Serve until SIGTERM or SIGINT, and return the exit status. Raises as NriProcess.run()."""
+    return NriProcess(options).run()
 
 
 class RefusedRegistrationError(Exception):
@@ -75,7 +65,7 @@ class NriProcess:
         launcher = os.path.abspath(sys.argv[0])
         compiler = cold_command.Compiler(launcher)
         self._settings, self._specs = NodeSettings(compiler), NodeSpecs(compiler)
-        policy = RequestPolicy(KubeletGrants(options.plugin_directory))
+        policy = RequestPolicy(KubeletGrants(options.plugin_directory or kubelet_grants.DIRECTORY))
         hook = options.hook or ""
         injector = Injector(self._specs, self._settings, policy, launcher, hook)
         self._service = NriService(injector, self.counters, is_expanded=options.is_expanded)

@@ -7,11 +7,8 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.options import command_sections, parameters
-from gpuhook.host import logs
-from gpuhook.nri import nri_process
-from gpuhook.nri.nri_process import NriOptions
-from gpuhook.nri.policy import kubelet_grants
+from gpuhook.cli.options import command_sections, parameters, plugin_command
+from gpuhook.nri.nri_options import NriOptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +41,7 @@ def _option(name: str, variable: str, **settings: Any) -> Callable[[F], F]:
 @_option(
     "--socket socket_path",
     "SOCKET",
-    default=nri_process.SOCKET,
+    default="/var/run/nri/nri.sock",
     callback=parameters.not_empty,
     help="The NRI socket of containerd or CRI-O.",
 )
@@ -82,10 +79,10 @@ def _option(name: str, variable: str, **settings: Any) -> Callable[[F], F]:
 @_option(
     "--plugin-directory",
     "PLUGIN_DIRECTORY",
-    default=kubelet_grants.DIRECTORY,
     callback=parameters.not_empty,
     metavar="DIR",
-    help="The kubelet's directory of device plugins, with the record of what they assigned.",
+    help="The kubelet's directory of device plugins, with the record of what they assigned, if it "
+    "is not the usual one.",
 )
 @_option(
     "--wait is_waiting", "WAIT", is_flag=True, help="Wait for a socket that does not exist yet."
@@ -99,6 +96,5 @@ def run(ctx: click.Context, /, index: int, **given: Any) -> None:
     gpuhook-runtime would give it; a container that was assigned a GPU and cannot get it does not
     start. Other containers remain as they are.
     """
-    main = ctx.find_root().params
-    logs.configure(main.get("log_format", "text"), debug=bool(main.get("debug")))
-    ctx.exit(nri_process.NriProcess(NriOptions(index=f"{index:02d}", **given)).run())
+    options = NriOptions(index=f"{index:02d}", **given)
+    plugin_command.run(ctx, "gpuhook.nri.nri_process", options, "", "ssl", "rich")
