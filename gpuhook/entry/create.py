@@ -246,16 +246,23 @@ class Create:
         root = command.root or state.runtime_root(low_level)
         if os.path.isdir(os.path.join(root, command.identity)):
             return None  # the runtime will refuse an id in use; its entry is kept
-        entry = self.ledger_entry(spec, edited, low_level)
         creator = os.getppid()  # the launcher, which becomes the runtime
-        entry["pid"] = creator
-        entry["started"] = procfs.start_time(creator)
+        process = {"pid": creator, "started": procfs.start_time(creator)}
+        entry = self.ledger_entry(spec, edited, low_level, process)
         return ledger.enter(root, command.identity, entry)
 
     def ledger_entry(
-        self, spec: dict[str, Any], edited: Edited, low_level: str, route: str = ""
+        self,
+        spec: dict[str, Any],
+        edited: Edited,
+        low_level: str,
+        process: dict[str, Any],
+        route: str = "",
     ) -> dict[str, Any]:
-        """Return the container's entry without its process; `route` replaces that of the result."""
+        """Return the container's entry. `process` are the keys of the process that represents it.
+
+        A `route` replaces that of the result.
+        """
         command = self.command
         grant = edited.grant or resolve.Grant()
         # Without a route there are only warnings: its nodes are not those of a grant.
@@ -275,6 +282,7 @@ class Create:
             source="; ".join([source.where for _, source in edited.requests]),
             runtime=low_level,
         )
+        entry.update(process)
         entry["milliseconds"] = round((time.monotonic() - self._began) * 1000, 2)
         if edited.memory:
             entry["memory"] = edited.memory

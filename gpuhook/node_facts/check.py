@@ -34,7 +34,7 @@ _SUBJECTS = {
     "specs": ("specs",),
     "host": ("host",),
     ENGINES: ("nvidia-toolkit", "containerd", "docker", "crio", "podman", "oci-hooks"),
-    "kubernetes": ("kubelet", "runtime-class", "plugin", "node", "dra"),
+    "kubernetes": ("kubelet", "runtime-class", "nri", "plugin", "node", "dra"),
     "gpuhook": ("installation",),
     "containers": ("containers",),
 }

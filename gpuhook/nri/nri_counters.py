@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Lock, Thread
 
-from gpuhook.device_plugin.metrics import metrics_endpoint
 from gpuhook.device_plugin.metrics.counters import Durations
 from gpuhook.errors import fault
 
@@ -77,6 +75,10 @@ def serve(address: str, counters: NriCounters) -> int:
 
     Raises GH1890 if the address cannot be used, GH1891 for a text that is not one.
     """
+    from http.server import BaseHTTPRequestHandler, HTTPServer  # few nodes have an address
+
+    from gpuhook.device_plugin.metrics import metrics_endpoint
+
     place = metrics_endpoint.parse_address(address)
     if place is None:
         raise fault("GH1891", address=address)

@@ -10,7 +10,7 @@ import stat
 import sys
 import time
 from binascii import crc32
-from dataclasses import dataclass
+from contextlib import suppress
 from threading import Thread
 
 from gpuhook.device_plugin.kubelet.backoff import Backoff
@@ -19,14 +19,15 @@ from gpuhook.errors import fault
 from gpuhook.host import service_manager
 from gpuhook.host.hot import file_lock, state
 from gpuhook.host.logs import logger
+from gpuhook.kernel import process
 from gpuhook.nri import nri_counters
 from gpuhook.nri.injection import ContainerLog, Injector
-from gpuhook.nri.node_specs import NodeSettings, NodeSpecs
 from gpuhook.nri.nri_counters import NriCounters
 from gpuhook.nri.nri_service import NriService
 from gpuhook.nri.policy import kubelet_grants
 from gpuhook.nri.policy.kubelet_grants import KubeletGrants
 from gpuhook.nri.request_policy import RequestPolicy
+from gpuhook.nri.spec_source import NodeSettings, NodeSpecs
 from gpuhook.nri.stop_signal import StopError, StopSignal
 from gpuhook.nri.wire import nri_messages
 from gpuhook.nri.wire.mux import Mux
@@ -36,9 +37,9 @@ from gpuhook.nri.wire.ttrpc import CallError, Peer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
+    from gpuhook.nri.nri_options import NriOptions
     from gpuhook.nri.wire.protobuf_wire import Message
 
-SOCKET = "/var/run/nri/nri.sock"
 # Set by a runtime that has started the plugin itself, with a connected socket.
 LAUNCHED_ENV, NAME_ENV, INDEX_ENV = "NRI_PLUGIN_SOCKET", "NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX"
 _REGISTRATION = 5.0  # seconds for the answer of RegisterPlugin
@@ -46,18 +47,9 @@ _START = 30.0  # seconds until the runtime has configured the plugin
 _FIRST, _CAP = 0.1, 5.0  # seconds before another try to connect
 
 
-@dataclass(frozen=True, slots=True)
-class NriOptions:
-    """The options of `gpuhook nri run`."""
-
-    socket_path: str = SOCKET
-    name: str = "gpuhook"
-    index: str = "10"
-    hook: str = ""
-    metrics_address: str = ""
-    is_expanded: bool = False
-    is_waiting: bool = False  # for the first socket
-    plugin_directory: str = kubelet_grants.DIRECTORY
+def run(options: NriOptions) -> int:
+    """Serve until SIGTERM or SIGINT, and return the exit status. Raises as NriProcess.run()."""
+    return NriProcess(options).run()
 
 
 class RefusedRegistrationError(Exception):
@@ -73,8 +65,9 @@ class NriProcess:
         launcher = os.path.abspath(sys.argv[0])
         compiler = cold_command.Compiler(launcher)
         self._settings, self._specs = NodeSettings(compiler), NodeSpecs(compiler)
-        policy = RequestPolicy(KubeletGrants(options.plugin_directory))
-        injector = Injector(self._specs, self._settings, policy, launcher, options.hook)
+        policy = RequestPolicy(KubeletGrants(options.plugin_directory or kubelet_grants.DIRECTORY))
+        hook = options.hook or ""
+        injector = Injector(self._specs, self._settings, policy, launcher, hook)
         self._service = NriService(injector, self.counters, is_expanded=options.is_expanded)
         self._stop = StopSignal()
 
@@ -84,45 +77,56 @@ class NriProcess:
         A plugin that a runtime has started ends with its connection. Raises GH2650 to GH2652,
         and the faults of the metrics' address.
         """
+        launched = os.environ.get(LAUNCHED_ENV)
+        with suppress(OSError):
+            process.set_comm(b"gpuhook")  # by which `gpuhook doctor` finds it
+        self._stop.begin()
         try:
-            launched = os.environ.get(LAUNCHED_ENV)
-            if not launched:
+            trunk = _launched_trunk(launched) if launched else None
+            if trunk is None:
                 lock(self._options.socket_path)
             if self._options.metrics_address:
                 nri_counters.serve(self._options.metrics_address, self.counters)
-            Thread(target=self._prime, name="gpuhook-prime", daemon=True).start()
-            if launched:
-                self._serve(socket.socket(fileno=int(launched)))
-            else:
+            self._prepare()
+            if trunk is None:
                 self._keep_connected()
+            else:
+                self._serve(trunk)
         except StopError:
             logger().info("stopped")
         finally:
+            self._stop.end()
             service_manager.notify("STOPPING=1")
         return 0
 
-    def _prime(self) -> None:
-        """Prepare the first answers: what the node has is known before a container asks."""
+    def _prepare(self) -> None:
+        """Read the settings, and begin to read the devices, before a container asks for any."""
         self._settings.refresh()
         trouble = self._settings.trouble
         if trouble is not None:
             logger().error(trouble.message, code=trouble.code, hint=trouble.hint)
+        Thread(target=self._prime, name="gpuhook-prime", daemon=True).start()
+
+    def _prime(self) -> None:
         failure = self._specs.prime(self._settings.chosen, ContainerLog({}))
         if failure:
             logger().error("cannot read the devices of this node", reason=failure)
 
     def _keep_connected(self) -> None:
-        backoff, is_first = Backoff(_FIRST, _CAP), not self._options.is_waiting
+        """Connect, again and again; a socket that cannot be used is reported once."""
+        backoff, is_expected, reported = Backoff(_FIRST, _CAP), self._options.is_waiting, ""
         while True:
             try:
                 trunk = connect(self._options.socket_path)
             except OSError as error:
                 trouble = _unreachable(self._options.socket_path, error)
-                if is_first:
+                if not is_expected or error.errno == errno.EACCES:
                     raise trouble from error
-                logger().warning(trouble.message, code=trouble.code, hint=trouble.hint)
+                if trouble.message != reported:
+                    logger().warning(trouble.message, code=trouble.code, hint=trouble.hint)
+                reported = trouble.message
             else:
-                is_first = False
+                is_expected, reported = True, ""
                 if self._serve(trunk):
                     backoff.reset()
             self._stop.wait(None, backoff.next())
@@ -170,9 +174,19 @@ class NriProcess:
             logger().info("ready")
 
 
+def _launched_trunk(descriptor: str) -> socket.socket:
+    """Return the socket of the runtime that has started this process; raises GH2651."""
+    try:
+        return socket.socket(fileno=int(descriptor))
+    except (OSError, ValueError) as error:
+        where = f"{LAUNCHED_ENV}={descriptor}"
+        raise fault("GH2651", path=where, reason=error) from error
+
+
 def connect(path: str) -> socket.socket:
     """Return a connection to a Unix socket; raises OSError."""
     trunk = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    trunk.settimeout(_REGISTRATION)  # a runtime that accepts no one would block a signal, too
     try:
         trunk.connect(path)
     except BaseException:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a runtime can be told to give a container its GPUs, by the name and version that it reports.
+"""How a plugin gives a container its GPUs in a runtime, by the name and version that it reports.
 
 Older runtimes ignore CDI names in an adjustment without a message: the container would start
 without its GPUs. The table is nri's support by release of containerd and CRI-O.
@@ -19,12 +19,14 @@ _ALIASES = {"v2": "containerd", "crio": "cri-o"}
 _DOCKER = "docker"
 _CONTAINERD_ROOT = "/run/containerd/runc/k8s.io"  # of its shim, in the namespace of its CRI
 _CONTAINERD_TASKS = "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
-_VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})(?:\.\d+)*(?:[-~](?P<early>rc|beta|alpha|dev))?")
+_VERSION = re.compile(
+    r"v?(\d{1,6})\.(\d{1,6})(?:\.\d+)*(?:[-~](?P<early>rc|beta|alpha|dev))?", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSupport:
-    """The mode of adjustments for a runtime, and the reason for another mode than CDI."""
+    """The mode of adjustments for a runtime, and the reason if it is not CDI."""
 
     mode: str
     reason: str = ""

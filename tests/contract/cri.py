@@ -233,8 +233,8 @@ def cri(
     """Yield a containerd with CRI whose runtimes are `handlers`: name -> program.
 
     `configure` is called with the configuration's path before containerd reads it. `programs` is
-    the directory of another containerd than the one in the PATH, `image_kind` one of roots.KINDS, `cgroup`
-    that of runtime_environment().
+    the directory of a containerd that is not in the PATH, `image_kind` one of roots.KINDS,
+    `cgroup` that of runtime_environment().
     """
     path = os.environ["PATH"]
     env = {**os.environ, "PATH": f"{programs}:{path}" if programs else path}

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _WIDTHS = {FIXED64: 8, FIXED32: 4}
 _MASK64 = (1 << 64) - 1
 _MAX_VARINT = 10  # bytes
+_SMALL = [bytes((value,)) for value in range(0x80)]
 
 
 class WireError(ValueError):
@@ -65,7 +66,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 class Message:
     """The fields of one message by number, values in the order of the bytes.
 
-    A field of another kind than expected counts as absent, as in protobuf's own decoders.
+    A field of an unexpected kind is treated as absent, as in protobuf's own decoders.
     """
 
     __slots__ = ("_found",)
@@ -126,6 +127,8 @@ def as_text(data: memoryview) -> str:
 
 def encode_varint(value: int) -> bytes:
     """Return an integer of up to 64 bits; a negative one as ten bytes."""
+    if 0 <= value < len(_SMALL):
+        return _SMALL[value]
     value &= _MASK64
     out = bytearray()
     while value >= 0x80:
@@ -158,8 +161,3 @@ def encode_texts(number: int, values: Iterable[str]) -> bytes:
 def encode_wrapped(number: int, value: int | None) -> bytes:
     """Return an `Optional*` message; b"" for None."""
     return b"" if value is None else encode_bytes(number, encode_integer(1, value))
-
-
-def encode_mapping(number: int, values: Mapping[str, str]) -> bytes:
-    pairs = (encode_text(1, key) + encode_text(2, value) for key, value in values.items())
-    return b"".join(encode_bytes(number, pair) for pair in pairs)

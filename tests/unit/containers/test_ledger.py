@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,19 @@ def test_entry_lasts_as_long_as_the_state_of_the_runtime(root: str, entries: Pat
     assert len(os.listdir(entries)) == 2
     ledger.living(is_swept=True)
     assert os.listdir(entries) == []
+
+
+def test_expected_container(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry without a process applies until its time, and then to the state of a runtime."""
+    for identity in ("here", "gone"):
+        ledger.record(root, identity, {"expected": time.time() + 30})
+    ledger.record("", "unknown", {"expected": time.time() + 30})
+    assert sorted(living()) == ["gone", "here", "unknown"]
+    later = time.time() + 31
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert living() == ["here"]
+    ledger.record(root, "gone", {"expected": "soon"})
+    assert living() == ["here"]
 
 
 def test_missing_state_root(root: str, entries: Path) -> None:
