@@ -634,7 +634,7 @@ GH1807 HostError
 allow the service account to get and watch nodes, and mount its token; in the chart's values: apiAccess.nodeConfig: true
 GH1820 RequestError
 {method} got {size} bytes that are not a {message}
-call it with the kubelet's device plugin API v1beta1
+call it with the messages of the kubelet's API
 GH1821 HostError
 cannot serve {resource} on {path}: {reason}
 check that the kubelet runs on this node; in a pod, mount its plugin directory read-write
@@ -646,7 +646,7 @@ the kubelet at {socket} did not register {resource}: {reason}
 check the kubelet's log; its device plugin API must be v1beta1
 GH1824 HostError
 another process serves {resource} on {path}
-run one device plugin per node; this one waits until the socket is free
+run one plugin per node; this one waits until the socket is free
 GH1836 FileError
 {resource} names the interposer {name}, which is not in gpuhook.interposers
 use the name of an interposer in gpuhook.interposers, or add it
