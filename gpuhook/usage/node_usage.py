@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 from gpuhook.containers import find
 from gpuhook.containers.hot import ledger, ledger_warnings
 from gpuhook.containers.warm import state_roots
+from gpuhook.device_plugin.kubelet import device_checkpoint
 from gpuhook.host.text_table import counted
 from gpuhook.request import replicas
 from gpuhook.usage import (
     container_sharing,
     gpu_processes,
     injection_route,
-    kubelet_units,
     ledger_holders,
+    plugin_containers,
     usage_devices,
 )
 from gpuhook.usage.display_names import GpuNames
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.containers.warm.runtime_state import Found
+    from gpuhook.device_plugin.kubelet.device_checkpoint import KubeletAnswer
     from gpuhook.errors import GpuhookError
     from gpuhook.usage.gpu_processes import Users
-    from gpuhook.usage.kubelet_units import KubeletAnswer
     from gpuhook.vendors.usage.usage_device import UsageDevice
 
 SCHEMA = "gpuhook/ps/v1"
@@ -71,7 +72,7 @@ class NodeUsage:
 def look(question: UsageQuestion, node: NodeDevices) -> NodeUsage:
     """Return the present usage; `node` has the answers of the drivers."""
     ids = {device.uuid for device in node.devices}
-    kubelet = kubelet_units.kubelet_units(question.kubelet, ids)
+    kubelet = device_checkpoint.kubelet_units(question.kubelet, ids)
     running, denied = find.visible(question.roots)
     living = ledger.living()
     entries = [entry for entry in living if ledger.is_holder(entry)]
@@ -81,7 +82,7 @@ def look(question: UsageQuestion, node: NodeDevices) -> NodeUsage:
     users = gpu_processes.attribute(devices, members)
     by_node = usage_devices.by_node(devices)
     for entry in entries:
-        entry["device_plugin"] = kubelet_units.is_recorded_plugin(entry, question.kubelet)
+        entry["device_plugin"] = plugin_containers.is_recorded_plugin(entry, question.kubelet)
     others = []
     if not question.only_recorded:
         others = _others(running, entries, users.containers, by_node, question.kubelet)
@@ -192,7 +193,7 @@ def _others(
         if not has.is_holder:  # the nodes that it can open are not those that it uses
             has = replace(has, nodes=())
         entry = injection_route.entry(one, spec, has, by_node)
-        entry["device_plugin"] = kubelet_units.is_plugin(spec, kubelet_root)
+        entry["device_plugin"] = plugin_containers.is_plugin(spec, kubelet_root)
         if not has.nodes and one.id in users:
             entry["devices"] = users[one.id]
         elif not any(node in by_node for node in has.nodes):

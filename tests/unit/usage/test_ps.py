@@ -25,9 +25,10 @@ from gpuhook.device_plugin.guard import guard_marks
 from gpuhook.device_plugin.guard.guard_policy import TERM, GuardMark, Sent
 from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.device_plugin.health import recovery_evidence
+from gpuhook.device_plugin.kubelet import device_checkpoint
 from gpuhook.host.hot import procfs
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit, mount_path
-from gpuhook.usage import kubelet_units, ps_text, visibility
+from gpuhook.usage import ps_text, visibility
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
 from gpuhook.vendors.nvidia.usage import nvidia_devices
@@ -43,7 +44,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(state_roots, "PLACES", ())  # hide the containers of this machine
-    monkeypatch.setattr(kubelet_units, "ROOTS", ())
+    monkeypatch.setattr(device_checkpoint, "ROOTS", ())
     return tmp_path
 
 
