@@ -1028,4 +1028,13 @@ check whether the driver works; the output has the GPUs of other vendors only
 GH2561 DriverError
 the amdgpu driver did not answer within {seconds} seconds: {path}
 look for a reset or a hang of a GPU: dmesg | grep amdgpu
+GH2640 RefusedError
+claim {claim} cannot have {device}: {holder} has it from the device plugin ({unit})
+delete that pod, or keep the GPU out of one of both: gpuhook.excludeDevices
+GH2641 HostError
+cannot read which GPUs containers have from a device plugin: {reason}
+mount the kubelet's directories pod-resources and device-plugins into the driver's pod
+GH2642 RefusedError
+{id} of {resource} cannot be assigned: claim {claim} has the GPU
+delete the pod with the claim, or keep the GPU out of one of both: gpuhook.excludeDevices
 """
