@@ -3,7 +3,7 @@
 
 It joins four sources, each of which may be missing: the ledger and the runtimes' state have the
 containers, the driver has the processes on each GPU and their memory, the kernel has the container
-of each process, and the kubelet has the replicas of each container.
+of each process, and the kubelet has the replicas and the claims of each container.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from gpuhook.device_plugin.kubelet import device_checkpoint
 from gpuhook.host.text_table import counted
 from gpuhook.request import replicas
 from gpuhook.usage import (
+    claim_holders,
     container_sharing,
     gpu_processes,
     injection_route,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from gpuhook.containers.warm.runtime_state import Found
     from gpuhook.device_plugin.kubelet.device_checkpoint import KubeletAnswer
     from gpuhook.errors import GpuhookError
+    from gpuhook.usage.claim_holders import ClaimHolders
     from gpuhook.usage.gpu_processes import Users
     from gpuhook.vendors.usage.usage_device import UsageDevice
 
@@ -73,6 +75,7 @@ def look(question: UsageQuestion, node: NodeDevices) -> NodeUsage:
     """Return the present usage; `node` has the answers of the drivers."""
     ids = {device.uuid for device in node.devices}
     kubelet = device_checkpoint.kubelet_units(question.kubelet, ids)
+    claims = claim_holders.claim_holders(question.kubelet)
     running, denied = find.visible(question.roots)
     living = ledger.living()
     entries = [entry for entry in living if ledger.is_holder(entry)]
@@ -97,6 +100,9 @@ def look(question: UsageQuestion, node: NodeDevices) -> NodeUsage:
         whole, by_node, is_judged=question.is_judged, parts=parts
     )
     _complete(containers, entries, running)
+    for one in containers:
+        place = (one["namespace"] or "", one["pod"] or "", one["container"] or "")
+        one["claims"] = claims.devices.get(place, [])
     _add_uses(containers, devices, users, kubelet)
     by_id = {found.id: found for found in running}
     without = [_without_gpu(entry, by_id.get(entry["id"])) for entry in warned.values()]
@@ -105,7 +111,7 @@ def look(question: UsageQuestion, node: NodeDevices) -> NodeUsage:
     return NodeUsage(
         _document(node, users, containers, without),
         tuple(one for one in faults if one is not None),
-        (*node.warnings, *_unread(kubelet), *_started_without(without)),
+        (*node.warnings, *_unread(kubelet, claims), *_started_without(without)),
         kubelet.units,
         node.absence is None,
     )
@@ -132,11 +138,14 @@ def _document(
     }
 
 
-def _unread(kubelet: KubeletAnswer) -> list[str]:
-    """Return a sentence if the kubelet's checkpoint cannot be read, else []."""
-    if not kubelet.trouble:
-        return []
-    return [f"cannot read which container holds which replica: {kubelet.trouble}"]
+def _unread(kubelet: KubeletAnswer, claims: ClaimHolders) -> list[str]:
+    """Return a sentence for each of the kubelet's answers that cannot be read."""
+    troubles = {"replica": kubelet.trouble, "claim": claims.trouble}
+    return [
+        f"cannot read which container holds which {what}: {trouble}"
+        for what, trouble in troubles.items()
+        if trouble
+    ]
 
 
 def _without_gpu(entry: dict[str, Any], found: Found | None) -> dict[str, Any]:
