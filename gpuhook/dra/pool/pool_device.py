@@ -28,13 +28,14 @@ class Capacity:
 
     The others are the request policy of a device that several claims share, and 0 without: a claim
     without a request consumes `default`, and each request is rounded up to `least` plus a multiple
-    of `step`.
+    of `step`. A request above `most` never fits; 0: `value` is the most.
     """
 
     value: int
     default: int = 0
     least: int = 0
     step: int = 0
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
