@@ -76,7 +76,7 @@ class Plugin:
         self._report = ChangeReport(notifier, launch.pod_resources_socket)
         self._config = ActiveConfig(launch, loaded, clients, self._report, counters)
         self._health = NodeHealth(loaded.configuration, launch, triggers, notifier, counters.xid)
-        self._claimed = ClaimedGpus(launch.drivers_directory, triggers)
+        self._claimed = ClaimedGpus(launch.drivers_directory, triggers, launch.host_root)
         self._answers = KubeletAnswers(KnownNode(), self._free_memory, self._claimed)
         self._guard = GuardService(
             own.guard,

@@ -13,6 +13,7 @@ from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
 from gpuhook.dra.claims.claim_calls import ClaimCalls
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
+from gpuhook.dra.claims.plugin_holders import PluginHolders
 from gpuhook.dra.claims.preparation import Preparation
 from gpuhook.dra.kubelet import socket_paths
 from gpuhook.dra.kubelet.driver_services import ClaimService, RegistrationService
@@ -27,10 +28,15 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.metrics.counters import Counters
     from gpuhook.dra.claims.driver_state import DriverState
     from gpuhook.dra.dra_options import DraLaunch
+    from gpuhook.dra.health.health_stream import HealthStream
 
 
 class Driver:
-    """A driver that serves the kubelet. `current` returns the node's state, and may block."""
+    """A driver that serves the kubelet; it is made in the event loop.
+
+    `current` returns the node's state, and may block. `health` is the service of the devices'
+    health, which is at the same socket.
+    """
 
     def __init__(
         self,
@@ -39,6 +45,8 @@ class Driver:
         server: ApiServer,
         counters: Counters,
         current: Callable[[], DriverState],
+        *,
+        health: HealthStream,
     ) -> None:
         """Raise GH1822 if the kubelet's directories have too long paths."""
         plugin = launch.plugin
@@ -53,12 +61,20 @@ class Driver:
         self._checkpoint = Checkpoint(self.paths.directory, boot)
         self._specs = ClaimSpecs(plugin.cdi_directory, name, boot)
         self._reader = ClaimReader(server, name, plugin.node_name)
-        self.claims = Preparation(name, self._reader, self._checkpoint, self._specs, current)
+        holders = PluginHolders(launch.kubelet_root, plugin.pod_resources_socket)
+        self.claims = Preparation(
+            name,
+            self._reader,
+            self._checkpoint,
+            self._specs,
+            current,
+            require_free=holders.require_free,
+        )
         self._mark: recovery.RunningMark | None = None
-        versions = map(dra_services.supported, dra_services.VERSIONS)
+        versions = [*map(dra_services.supported, dra_services.VERSIONS), *health.names]
         self._sockets = DriverSockets(
             self.paths,
-            ClaimService(name, ClaimCalls(self.claims), counters),
+            ClaimService(name, ClaimCalls(self.claims), counters, health),
             RegistrationService(name, self.paths.service, versions, counters),
         )
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from gpuhook.device_plugin.allocate.allocate import units_of
 from gpuhook.device_plugin.config.sharing_section import TIME_SLICING
+from gpuhook.device_plugin.health import recovery_evidence
 from gpuhook.device_plugin.triggers import Reason
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import documents
@@ -56,7 +57,8 @@ class ClaimedGpu:
 class ClaimedGpus:
     """Reads the checkpoints in `plugins`, the kubelet's directory of drivers, when they change."""
 
-    def __init__(self, plugins: str, triggers: Triggers) -> None:
+    def __init__(self, plugins: str, triggers: Triggers, host_root: str) -> None:
+        self._boot = recovery_evidence.boot_id(host_root)
         self._triggers = triggers
         drivers = dict.fromkeys(vendor.dra_driver for vendor in vendors())
         self._paths = [os.path.join(plugins, driver, CHECKPOINT) for driver in drivers]
@@ -110,7 +112,7 @@ class ClaimedGpus:
         if version == last[0]:
             return last[1]
         try:
-            return self._remember(path, version, tuple(_read(path)))
+            return self._remember(path, version, tuple(_read(path, self._boot)))
         except (OSError, GpuhookError, ValueError, KeyError, TypeError, AttributeError):
             return self._remember(path, version, last[1])
 
@@ -121,9 +123,11 @@ class ClaimedGpus:
         return found
 
 
-def _read(path: str) -> Iterator[ClaimedGpu]:
-    """Yield the devices in a checkpoint; the first line is its head."""
-    body = files.read(path, _MAX_SIZE).partition(b"\n")[2]
+def _read(path: str, boot: str | None) -> Iterator[ClaimedGpu]:
+    """Yield the devices in a checkpoint of this boot; its first line is the head."""
+    head, _, body = files.read(path, _MAX_SIZE).partition(b"\n")
+    if documents.parse_json_object(head)["boot"] != (boot or ""):
+        return  # no container runs, and the kubelet prepares all claims again
     for prepared in documents.parse_json_object(body).values():
         yield from _devices(prepared)
 
@@ -133,5 +137,5 @@ def _devices(prepared: Mapping[str, Any]) -> Iterator[ClaimedGpu]:
     name = f"{claim['name']['namespace']}/{claim['name']['name']}"
     for held, allocated in zip(prepared["held"], claim["devices"], strict=True):
         if not held["is_admin"]:
-            is_unlimited = bool(held["part"]) and not allocated["consumed"].get("memory")
+            is_unlimited = bool(held["part"]) and allocated["consumed"].get("memory") == 0
             yield ClaimedGpu(name, held["uuid"], held["gpu"], is_unlimited)
