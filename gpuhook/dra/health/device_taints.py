@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
+from math import inf
 
 from gpuhook.device_plugin.health import device_trouble as trouble
 from gpuhook.dra.pool.pool_device import Taint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gpuhook.device_plugin.health.device_trouble import DeviceTrouble
     from gpuhook.dra.pool.pool_device import Pool
@@ -33,47 +34,36 @@ _KEYS = {
 }
 
 
-class PoolTaints:
-    """Taints the devices of one driver's pool. `effect` is that of the configuration."""
+def tainted(pool: Pool, troubles: Mapping[str, Sequence[DeviceTrouble]], effect: str) -> Pool:
+    """Return the pool with the taints of these troubles, by the UUIDs of the devices, added.
 
-    def __init__(self, driver: str, effect: str = NO_SCHEDULE) -> None:
-        self._driver = driver
-        self.effect = effect
-        self._first: dict[tuple[str, str], float] = {}  # by the UUID of a device, and the key
+    `effect` is that of the configuration.
+    """
+    found = {uuid: _taints(pool.driver, own, effect) for uuid, own in troubles.items()}
+    devices = tuple(
+        replace(one, taints=(*one.taints, *found.get(one.device.uuid, ()))) for one in pool.devices
+    )
+    return replace(pool, devices=devices)
 
-    def tainted(
-        self, pool: Pool, troubles: Mapping[str, Sequence[DeviceTrouble]], now: float
-    ) -> Pool:
-        """Return the pool with the taints of these troubles, by the UUIDs of the devices.
 
-        A taint keeps its time while it lasts. `now` is in seconds since 1970.
-        """
-        found = {uuid: self._taints(uuid, own, now) for uuid, own in troubles.items()}
-        names = {(uuid, taint.key) for uuid, taints in found.items() for taint in taints}
-        self._first = {key: time for key, time in self._first.items() if key in names}
-        devices = (replace(one, taints=found.get(one.device.uuid, ())) for one in pool.devices)
-        return replace(pool, devices=tuple(devices))
+def _taints(driver: str, troubles: Iterable[DeviceTrouble], effect: str) -> Iterator[Taint]:
+    """Yield a taint for each kind of trouble, with the value and the time of the oldest one.
 
-    def _taints(
-        self, uuid: str, troubles: Iterable[DeviceTrouble], now: float
-    ) -> tuple[Taint, ...]:
-        """Return a taint for each kind of trouble; the oldest trouble has its value."""
-        oldest: dict[str, DeviceTrouble] = {}
-        for one in sorted(troubles, key=lambda one: one.since or now):
-            oldest.setdefault(_KEYS[one.kind], one)
-        return tuple(
-            self._taint(uuid, key, oldest[key], now)
-            for key in dict.fromkeys(_KEYS.values())
-            if key in oldest
-        )
-
-    def _taint(self, uuid: str, name: str, one: DeviceTrouble, now: float) -> Taint:
-        key = f"{self._driver}/{name}"
-        first = self._first.setdefault((uuid, key), one.since or now)
-        # A driver that hangs or is upgraded must not evict the pods that run.
-        effect = NO_SCHEDULE if one.kind == trouble.SILENT else self.effect
-        return Taint(key, one.value, effect, _time(first))
+    A trouble with an unknown time is the newest. Its taint has no time: the publisher keeps that
+    of the API server.
+    """
+    oldest: dict[str, DeviceTrouble] = {}
+    for one in sorted(troubles, key=lambda one: one.since or inf):
+        oldest.setdefault(_KEYS[one.kind], one)
+    for name in dict.fromkeys(_KEYS.values()):
+        if name in oldest:
+            one = oldest[name]
+            # A driver that hangs or is upgraded must not evict the pods that run.
+            own = NO_SCHEDULE if one.kind == trouble.SILENT else effect
+            yield Taint(f"{driver}/{name}", one.value, own, _time(one.since))
 
 
 def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(int(seconds), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return a time for the API server, "" for an unknown one."""
+    moment = datetime.fromtimestamp(int(seconds), timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import time
-
 from gpuhook.device_plugin.health import health_marks
 from gpuhook.device_plugin.health.device_trouble import LOST, SILENT, DeviceTrouble
 from gpuhook.device_plugin.health.node_health import NodeHealth
-from gpuhook.dra.health.device_taints import PoolTaints
+from gpuhook.dra.health import device_taints
 from gpuhook.dra.health.health_stream import HealthStream
 
 TYPE_CHECKING = False
@@ -42,7 +40,6 @@ class PoolHealth(NodeHealth):
         )
         self._effect = configuration.own.health.taint_effect
         self._parts: tuple[VendorPart, ...] = ()
-        self._taints: dict[str, PoolTaints] = {}
         self._streams: dict[str, HealthStream] = {}
 
     def apply(self, configuration: Configuration) -> None:
@@ -79,9 +76,7 @@ class PoolHealth(NodeHealth):
         """Return a pool with the taints of its devices, and send their health to the kubelet."""
         troubles = self.troubles(one.device for one in pool.devices)
         self.stream(pool.driver).publish(pool, troubles)
-        taints = self._taints.setdefault(pool.driver, PoolTaints(pool.driver))
-        taints.effect = self._effect
-        return taints.tainted(pool, troubles, time.time())
+        return device_taints.tainted(pool, troubles, self._effect)
 
     async def end(self) -> None:
         await super().end()

@@ -18,7 +18,7 @@ from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
 from gpuhook.dra.claims.driver_state import DriverState
 from gpuhook.dra.claims.preparation import Preparation
-from gpuhook.dra.claims.prepared_claim import PreparedDevice
+from gpuhook.dra.claims.prepared_claim import PreparedClaim, PreparedDevice
 from gpuhook.dra.pool.pool_device import Pool, PoolDevice
 from gpuhook.errors import fault
 from gpuhook.vendors.plugin.vendor_device import Device
@@ -85,6 +85,7 @@ class World:
             Pool(DRIVER, NODE, self.devices), described(*self.devices), token="driver-1"
         )
         self.before_state: Callable[[], None] = lambda: None
+        self.require_free: Callable[[PreparedClaim, Pool], None] = lambda intent, pool: None
         self.boot = boot
         self._mark: recovery.RunningMark | None = None
         self.restart()
@@ -97,7 +98,12 @@ class World:
         self.specs = ClaimSpecs(str(self.place / "cdi"), DRIVER, self.boot)
         reader = ClaimReader(self.server, DRIVER, NODE)  # type: ignore[arg-type]
         self.preparation = Preparation(
-            DRIVER, reader, self.checkpoint, self.specs, self._current
+            DRIVER,
+            reader,
+            self.checkpoint,
+            self.specs,
+            self._current,
+            require_free=self.require_free,
         )
         recovery.recover(self.checkpoint, self.specs, reader.exists, is_alone=is_alone)
 
