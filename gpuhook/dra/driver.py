@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from gpuhook.device_plugin import daemon_thread
@@ -18,6 +19,7 @@ from gpuhook.dra.claims.preparation import Preparation
 from gpuhook.dra.kubelet import socket_paths
 from gpuhook.dra.kubelet.driver_services import ClaimService, RegistrationService
 from gpuhook.dra.kubelet.driver_sockets import DriverSockets
+from gpuhook.dra.slices.slice_publisher import SlicePublisher
 from gpuhook.host.logs import logger
 
 TYPE_CHECKING = False
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from gpuhook.dra.claims.driver_state import DriverState
     from gpuhook.dra.dra_options import DraLaunch
     from gpuhook.dra.health.health_stream import HealthStream
+
+_AFTER_BUG = 60.0  # seconds
+_PUBLISHER_TIMEOUT = 1.0
 
 
 class Driver:
@@ -71,6 +76,8 @@ class Driver:
             require_free=holders.require_free,
         )
         self._mark: recovery.RunningMark | None = None
+        self._publisher = SlicePublisher(server, name, plugin.node_name, logger())
+        self._publishing: asyncio.Task[None] | None = None
         versions = [*map(dra_services.supported, dra_services.VERSIONS), *health.names]
         self._sockets = DriverSockets(
             self.paths,
@@ -87,6 +94,15 @@ class Driver:
         """Complete what drivers before have begun, and serve. Raises OSError and GpuhookError."""
         await daemon_thread.begin(self._recover, "gpuhook-recovery")
         await self._sockets.start()
+        self._publishing = asyncio.create_task(self._publish())
+
+    async def _publish(self) -> None:
+        while True:
+            try:
+                await self._publisher.run()
+            except Exception as error:  # a bug must not end the driver
+                logger().error("failed", driver=self.name, exc_info=error)
+                await asyncio.sleep(_AFTER_BUG)
 
     def _recover(self) -> None:
         os.makedirs(self.paths.directory, 0o750, exist_ok=True)
@@ -98,6 +114,7 @@ class Driver:
 
     async def update(self, state: DriverState) -> None:
         """Use a new state of the node for claims, and for the devices in the cluster."""
+        self._publisher.publish(state.pool)
         if state.trouble:
             logger().warning("no device can be used", driver=self.name, reason=state.trouble)
         await daemon_thread.begin(lambda: self.claims.refresh(state), "gpuhook-specs")
@@ -105,5 +122,8 @@ class Driver:
     async def end(self) -> None:
         """Stop serving. Claims and the devices in the cluster remain for the next driver."""
         await self._sockets.end()
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.wait({self._publishing}, timeout=_PUBLISHER_TIMEOUT)
         if self._mark is not None:
             self._mark.close()

@@ -126,7 +126,7 @@ class Preparation:
         """Return the intent for a claim; raises GH2605."""
         held = []
         for result in claim.devices:
-            found = state.pool.device(result.device)
+            found = state.device(result.device)
             if found is None:
                 pool = state.pool.name
                 raise fault("GH2605", claim=claim.name, device=result.device, pool=pool)

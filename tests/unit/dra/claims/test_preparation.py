@@ -188,7 +188,7 @@ def test_results_of_other_drivers_and_nodes_are_not_ours(world: World) -> None:
         world.prepare(B)
 
 
-BAD = {
+BAD: dict[str, tuple[str, Callable[[World], object]]] = {
     "missing": ("GH2600", lambda world: world.server.claims.clear()),
     "created again": (
         "GH2601",
