@@ -241,7 +241,7 @@ def test_missing_package_is_a_fault(
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
     monkeypatch.delitem(sys.modules, "gpuhook.device_plugin.plugin_process", raising=False)
-    monkeypatch.setattr(plugin_command.importlib, "import_module", import_module)
+    monkeypatch.setattr("gpuhook.cli.options.plugin_command.importlib.import_module", import_module)
     with pytest.raises(GpuhookError) as caught:
         plugin_command._module("gpuhook.device_plugin.plugin_process", ())
     assert caught.value.code == "GH1805"
