@@ -19,12 +19,15 @@ from gpuhook.dra.claims.preparation import Preparation
 from gpuhook.dra.kubelet import socket_paths
 from gpuhook.dra.kubelet.driver_services import ClaimService, RegistrationService
 from gpuhook.dra.kubelet.driver_sockets import DriverSockets
+from gpuhook.dra.kubelet.status_service import StatusService
+from gpuhook.dra.slices import published_pool
 from gpuhook.dra.slices.slice_publisher import SlicePublisher
 from gpuhook.host.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.metrics.counters import Counters
@@ -79,10 +82,12 @@ class Driver:
         self._publisher = SlicePublisher(server, name, plugin.node_name, logger())
         self._publishing: asyncio.Task[None] | None = None
         versions = [*map(dra_services.supported, dra_services.VERSIONS), *health.names]
+        self._registration = RegistrationService(name, self.paths.service, versions, counters)
+        status = StatusService(self._status)
         self._sockets = DriverSockets(
             self.paths,
-            ClaimService(name, ClaimCalls(self.claims), counters, health),
-            RegistrationService(name, self.paths.service, versions, counters),
+            ClaimService(name, ClaimCalls(self.claims), counters, (health, status)),
+            self._registration,
         )
 
     @staticmethod
@@ -118,6 +123,13 @@ class Driver:
         if state.trouble:
             logger().warning("no device can be used", driver=self.name, reason=state.trouble)
         await daemon_thread.begin(lambda: self.claims.refresh(state), "gpuhook-specs")
+
+    def _status(self) -> dict[str, Any]:
+        """Return the state for `gpuhook dra status`."""
+        return {
+            "registration": self._registration.outcome,
+            **published_pool.document(self._publisher),
+        }
 
     async def end(self) -> None:
         """Stop serving. Claims and the devices in the cluster remain for the next driver."""

@@ -1073,4 +1073,16 @@ mount the kubelet's directories pod-resources and device-plugins into the driver
 GH2642 RefusedError
 {id} of {resource} cannot be assigned: claim {claim} has the GPU
 delete the pod with the claim, or keep the GPU out of one of both: gpuhook.excludeDevices
+GH2643 RefusedError
+pods still use claims of this node ({claims}): {pods}
+drain the node with kubectl, or add --force to end the claims under the running pods
+GH2644 RefusedError
+after {seconds} seconds the kubelet still keeps {claims}
+run the command again: the kubelet retries each minute
+GH2645 FileError
+cannot read the claims of the kubelet in {path}: {reason}
+run the command as root, with the kubelet's --root-dir as --kubelet-root
+GH2646 RefusedError
+claim {claim} is not prepared: the node is being drained of the driver {driver}
+start the driver again, or delete the pod
 """
