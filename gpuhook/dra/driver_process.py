@@ -31,6 +31,8 @@ from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.config.config_source import LoadedConfig
     from gpuhook.device_plugin.config.configuration import Configuration
@@ -138,16 +140,20 @@ class Drivers:
                 work.cancel()
                 return False
             else:  # the driver may hang, and is what has become unhealthy
-                await self._offer()
+                await self._survive(self._offer())
+        await self._survive(work)
+        return True
+
+    async def _survive(self, work: Awaitable[None]) -> None:
+        """Wait for work; a failure is logged, and the next turn retries."""
         try:
-            work.result()
+            await work
         except (GpuhookError, OSError) as error:
             self._report(worded(error))
             self._watch.schedule_retry()
         except Exception as error:  # a bug, too, must not end the drivers
             logger().error("failed", exc_info=error)
             self._watch.schedule_retry()
-        return True
 
     def _reread(self) -> None:
         """Read the configuration again; a faulty one is refused."""

@@ -99,7 +99,7 @@ def made(run_dra: RunDra, dra_kubelet: DraKubelet, cluster: Cluster) -> Iterator
     socket.parent.mkdir()
     with PodResources(socket) as pods:
         driver = run_dra("h100x8", GPUHOOK_POD_RESOURCES_SOCKET=str(socket))
-        eventually(lambda: cluster.store.slices())
+        eventually(cluster.store.slices)
         yield Node(driver, dra_kubelet, cluster, pods)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from gpuhook.cli.dra import node_place
+from gpuhook.device_plugin.api_server.service_account import SERVICE_ACCOUNT, in_cluster
 from gpuhook.errors import GpuhookError
 from gpuhook.host import console
 
@@ -35,8 +36,16 @@ from gpuhook.host import console
     show_envvar=True,
     help="The name of this node, to delete its ResourceSlices in a pod with permission.",
 )
+@click.option(
+    "--service-account",
+    metavar="DIR",
+    default=SERVICE_ACCOUNT,
+    envvar="GPUHOOK_SERVICE_ACCOUNT",
+    show_envvar=True,
+    help="The directory with the token and the ca.crt of a service account.",
+)
 def drain(
-    kubelet_root: str | None, cdi_directory: str, force: bool, wait: float, node_name: str
+    kubelet_root: str | None, cdi_directory: str, force: bool, wait: float, **account: str
 ) -> None:
     """End the prepared claims of this node, so that its DRA drivers can be uninstalled.
 
@@ -57,17 +66,17 @@ def drain(
         if work.is_running(driver):
             console.warn(f"{driver.name} still runs, and prepares new claims: stop it first")
         else:
-            _delete_slices(work, driver.name, node_name)
+            _delete_slices(work, driver.name, **account)
         for line in work.end_claims(driver):
             click.echo(line)
     asyncio.run(work.release(place.kubelet, drivers, wait, console.say))
     console.say("the kubelet has no claim of these drivers")
 
 
-def _delete_slices(work: Any, driver: str, node: str) -> None:
+def _delete_slices(work: Any, driver: str, node_name: str, service_account: str) -> None:
     """Delete the slices of a driver if the API server can be used; its failure is a warning."""
     try:
-        count = work.delete_slices(driver, node, os.environ)
+        count = work.delete_slices(driver, node_name, in_cluster(os.environ, service_account))
     except GpuhookError as error:
         console.warn(f"{error.code}: {error.message}; the kubelet deletes the ResourceSlices")
     else:

@@ -11,7 +11,6 @@ import asyncio
 from functools import partial
 
 from gpuhook.device_plugin import daemon_thread
-from gpuhook.device_plugin.api_server.service_account import in_cluster
 from gpuhook.device_plugin.kubelet import grpc_endpoint
 from gpuhook.device_plugin.metrics.counters import Counters
 from gpuhook.dra.api import dra_services
@@ -23,8 +22,9 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from gpuhook.device_plugin.api_server.service_account import ApiAccess
     from gpuhook.dra.claims.claim import ClaimName
     from gpuhook.dra.claims.prepared_claim import PreparedDevice
     from gpuhook.dra.node_drivers.driver_files import DriverFiles
@@ -105,12 +105,11 @@ async def release(
         await asyncio.gather(*(one.end() for one in served))
 
 
-def delete_slices(driver: str, node: str, environ: Mapping[str, str]) -> int | None:
+def delete_slices(driver: str, node: str, access: ApiAccess | None) -> int | None:
     """Delete a driver's slices of this node, and return their number.
 
     None if the API server or the name of the node is unknown. Raises the faults of ApiServer.
     """
-    access = in_cluster(environ)
     if access is None or not node:
         return None
     from gpuhook.device_plugin.api_server.client import ApiServer
