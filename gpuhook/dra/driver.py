@@ -10,7 +10,7 @@ from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.health.recovery_evidence import boot_id
 from gpuhook.dra.api import dra_services
 from gpuhook.dra.claims.checkpoint import recovery
-from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
+from gpuhook.dra.claims.checkpoint.checkpoint_file import NAME, Checkpoint
 from gpuhook.dra.claims.claim_calls import ClaimCalls
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
@@ -78,6 +78,7 @@ class Driver:
             current,
             require_free=holders.require_free,
         )
+        self._trouble = ""
         self._mark: recovery.RunningMark | None = None
         self._publisher = SlicePublisher(server, name, plugin.node_name, logger())
         self._publishing: asyncio.Task[None] | None = None
@@ -91,9 +92,9 @@ class Driver:
         )
 
     @staticmethod
-    def has_checkpoint(launch: DraLaunch, name: str) -> bool:
-        """Return whether a driver of this name has run here: its claims may have to be ended."""
-        return os.path.isdir(os.path.join(launch.kubelet_root, "plugins", name))
+    def has_run(launch: DraLaunch, name: str) -> bool:
+        """Return whether a driver of this name has run here: its claims may have to end."""
+        return os.path.exists(os.path.join(launch.kubelet_root, "plugins", name, NAME))
 
     async def start(self) -> None:
         """Complete what drivers before have begun, and serve. Raises OSError and GpuhookError."""
@@ -120,8 +121,9 @@ class Driver:
     async def update(self, state: DriverState) -> None:
         """Use a new state of the node for claims, and for the devices in the cluster."""
         self._publisher.publish(state.pool)
-        if state.trouble:
+        if state.trouble not in ("", self._trouble):
             logger().warning("no device can be used", driver=self.name, reason=state.trouble)
+        self._trouble = state.trouble
         await daemon_thread.begin(lambda: self.claims.refresh(state), "gpuhook-specs")
 
     def _status(self) -> dict[str, Any]:

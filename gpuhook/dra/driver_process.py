@@ -27,7 +27,7 @@ from gpuhook.dra.node_view import NodeView
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.error_text import worded
 from gpuhook.host.logs import logger
-from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.catalogue import vendor_of_resource, vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.dra.dra_options import DraLaunch
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 _NOTIFIER_TIMEOUT = 1.0  # seconds
 
@@ -98,10 +99,12 @@ class Drivers:
         self._view = NodeView(launch.plugin)
         self._drivers: dict[str, Driver] = {}  # by domain of the vendor
         self._reported: set[str] = set()  # warnings and errors of the last turn
+        self._seen: set[str] = set()  # those of this turn
         plugin = launch.plugin
         self._metrics = MetricsService(
             self._counters, self._notifier, plugin.pod_resources_socket, plugin.host_root
         )
+        self._is_known = False  # whether the node has been read
         own = self._loaded.configuration.own
         self._watch = ChangeWatch(plugin, triggers, own.health.poll_interval)
         self._health = PoolHealth(
@@ -111,6 +114,7 @@ class Drivers:
     async def keep(self) -> None:
         """Run a turn for each reason until Reason.STOP."""
         self._watch.start(self._health.on_poll)
+        await self._start_known()
         reasons = frozenset({Reason.NODE})
         while Reason.STOP not in reasons:
             if not await self._turn(reasons):
@@ -127,9 +131,11 @@ class Drivers:
 
     async def _turn(self, reasons: frozenset[Reason]) -> bool:
         """Run a turn, and return whether to continue; failures are logged, and retried later."""
+        is_health = reasons <= {Reason.HEALTH}
+        if not is_health:
+            self._reported, self._seen = self._seen, set()
         if Reason.CONFIGURATION in reasons:
             self._reread()
-        is_health = reasons <= {Reason.HEALTH}
         work = asyncio.ensure_future(self._offer() if is_health else self._update())
         while not work.done():
             urgent = asyncio.ensure_future(self._triggers.urgent())
@@ -184,12 +190,9 @@ class Drivers:
         await self._metrics.update(configuration.own.metrics, snapshot, (), {})
         for warning in self._view.warnings:
             self._warn(warning)
-        present = {part.domain for part in snapshot.parts if part.has_hardware}
-        for vendor in vendors():
-            name, domain = vendor.dra_driver, vendor.domain
-            is_known = domain in present or Driver.has_checkpoint(self._launch, name)
-            if is_known and domain not in self._drivers:
-                await self._start(domain, name)
+        for part in snapshot.parts:
+            if part.has_hardware:
+                await self._start(vendor_of_resource(part.domain))
         await self._offer()
 
     async def _snapshot(self, configuration: Configuration) -> NodeSnapshot:
@@ -201,11 +204,13 @@ class Drivers:
                 snapshot = await daemon_thread.begin(take, "gpuhook-turn")
         self._watch.set_snapshot(snapshot)
         self._health.update(snapshot, asyncio.get_running_loop())
+        self._is_known = True
         return snapshot
 
     async def _offer(self) -> None:
         """Update the drivers, with the present health of their devices."""
-        states = {domain: self._view.state(domain) for domain in self._drivers}
+        domains = self._drivers if self._is_known else ()  # else the pools would be empty
+        states = {domain: self._view.state(domain) for domain in domains}
         await asyncio.gather(
             *(
                 self._drivers[domain].update(
@@ -215,19 +220,34 @@ class Drivers:
             )
         )
 
-    async def _start(self, domain: str, name: str) -> None:
+    async def _start_known(self) -> None:
+        """Start the drivers that have run here: a driver of GPUs may hang, and claims must end."""
+        for vendor in vendors():
+            if Driver.has_run(self._launch, vendor.dra_driver):
+                await self._start(vendor)
+
+    async def _start(self, vendor: Vendor) -> None:
+        """Start the driver of a vendor unless it runs; a failure is logged, and retried later."""
+        domain, name = vendor.domain, vendor.dra_driver
+        if domain in self._drivers:
+            return
         current = partial(self._view.current, domain)
         health = self._health.stream(name)
         driver = Driver(name, self._launch, self._server, self._counters, current, health=health)
-        await driver.start()
         self._drivers[domain] = driver
+        try:
+            await driver.start()
+        except (GpuhookError, OSError) as error:
+            del self._drivers[domain]
+            self._report(worded(error))
+            self._watch.schedule_retry()
 
     def _report(self, error: GpuhookError) -> None:
+        self._seen.add(error.message)
         if error.message not in self._reported:
-            self._reported.add(error.message)
             self._notifier.report_fault("DriverFault", error)
 
     def _warn(self, warning: str) -> None:
+        self._seen.add(warning)
         if warning not in self._reported:
-            self._reported.add(warning)
             logger().warning(warning)
