@@ -21,7 +21,7 @@ HEADERS = ("CONTAINER", "NAME", "IMAGE", "GPUS", "MEMORY", "SHARE", "BUSY", "LIM
 ORDER = ("MEMORY", "GPUS", "NAME", "SHARE", "LIMIT", "BUSY")  # the most important columns
 WIDE = (
     "NAMESPACE", "UUIDS", "REPLICAS", "ROUTE", "SINCE", "ENGINE", "PROCESSES", "REQUEST",
-    "TIME-SLICE", "COMPUTE-MODE",
+    "TIME-SLICE", "COMPUTE-MODE", "CLAIMS", "SHARES",
 )  # fmt: skip
 WARNINGS = "WARNINGS"
 HOST, UNKNOWN = "(host)", "(unknown)"
@@ -68,6 +68,8 @@ def _container(one: dict[str, Any], names: GpuNames, *, is_wide: bool) -> dict[s
         "ROUTE": f"{one['route'] or NOTHING}{' (device plugin)' * one['device_plugin']}",
         "ENGINE": one["engine"],
         "PROCESSES": _processes(process for use in one["usage"] for process in use["processes"]),
+        "CLAIMS": _each(f"{claim['namespace']}/{claim['claim']}" for claim in one["claims"]),
+        "SHARES": _each(claim["share"] for claim in one["claims"] if claim["share"]),
         "REQUEST": _each(amount(limit["request"]) for limit in limits if limit["request"]),
         "TIME-SLICE": _each(turn["time_slice"] for turn in turns if "time_slice" in turn),
         "COMPUTE-MODE": _each(turn["compute_mode"] for turn in turns if "compute_mode" in turn),

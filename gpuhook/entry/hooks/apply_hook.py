@@ -26,7 +26,7 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import bundle, fastjson, files, procfs, settings
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import parse
-from gpuhook.request.replicas import replicas_of
+from gpuhook.request.replicas import claims_of, replicas_of
 from gpuhook.vendors.hot import rootfs_jobs, rootfs_plan
 from gpuhook.vendors.nvidia.hot import host_fingerprint, node_json, vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params
@@ -239,6 +239,9 @@ def _enter_in_ledger(
     entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
     if memory:
         entry["memory"] = memory
+    claims = claims_of(state.spec, (), lambda: _known_devices(nodes, log))
+    if claims:
+        entry["claims"] = claims
     trouble = ledger.enter("", state.id, entry)
     if trouble is not None:
         log.warning(trouble)
