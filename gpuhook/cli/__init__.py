@@ -37,6 +37,7 @@ COMMANDS = {
     "detach": "gpuhook.cli.containers.detach:detach",
     "device-plugin": "gpuhook.cli.node.device_plugin:device_plugin",
     "doctor": "gpuhook.cli.diagnosis.doctor:doctor",
+    "dra": "gpuhook.cli.dra.dra_group:dra",
     "explain": "gpuhook.cli.diagnosis.explain:explain",
     "generate-cdi": "gpuhook.cli.generate.generate_cdi:generate_cdi",
     "health": "gpuhook.cli.node.health:health",

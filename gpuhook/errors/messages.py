@@ -634,7 +634,7 @@ GH1807 HostError
 allow the service account to get and watch nodes, and mount its token; in the chart's values: apiAccess.nodeConfig: true
 GH1820 RequestError
 {method} got {size} bytes that are not a {message}
-call it with the kubelet's device plugin API v1beta1
+call it with the messages of the kubelet's API
 GH1821 HostError
 cannot serve {resource} on {path}: {reason}
 check that the kubelet runs on this node; in a pod, mount its plugin directory read-write
@@ -646,7 +646,7 @@ the kubelet at {socket} did not register {resource}: {reason}
 check the kubelet's log; its device plugin API must be v1beta1
 GH1824 HostError
 another process serves {resource} on {path}
-run one device plugin per node; this one waits until the socket is free
+run one plugin per node; this one waits until the socket is free
 GH1836 FileError
 {resource} names the interposer {name}, which is not in gpuhook.interposers
 use the name of an interposer in gpuhook.interposers, or add it
@@ -1028,4 +1028,34 @@ check whether the driver works; the output has the GPUs of other vendors only
 GH2561 DriverError
 the amdgpu driver did not answer within {seconds} seconds: {path}
 look for a reset or a hang of a GPU: dmesg | grep amdgpu
+GH2600 RequestError
+the claim {claim} with the UID {uid} does not exist
+if the claim was deleted, delete its pod; else check that the API server serves resource.k8s.io
+GH2601 RequestError
+the claim {claim} has the UID {uid} instead of {expected}: it was created again
+delete the pod that uses the former claim
+GH2602 RequestError
+the claim {claim} has no device of the driver {driver} in the pool {pool}
+let the scheduler allocate the claim: a pod with nodeName bypasses it
+GH2603 RequestError
+the claim {claim} has an invalid value at {path}
+check which program wrote the allocation; the scheduler writes valid ones
+GH2604 HostError
+{what} is not ready after {seconds} s: {reason}
+the work goes on, and the kubelet repeats the call; the log shows what fails
+GH2605 RequestError
+the claim {claim} has the device {device}, which the pool {pool} does not have
+delete the pod, so that the scheduler allocates a device that exists
+GH2606 RefusedError
+the claim {claim} cannot have the device {device}: the claim {other} has it
+wait until the pods of the other claim have ended, or delete them
+GH2607 FileError
+the checkpoint {path} is damaged: {reason}; it is now {place}
+nothing is to be done: the claims are restored from the CDI specs
+GH2608 HostError
+the driver {driver} cannot serve claims: {reason}
+check the driver of the GPUs with gpuhook doctor
+GH2609 UsageError
+the DRA driver cannot start: {reason}
+{hint}
 """

@@ -218,7 +218,8 @@ DOCUMENTS = _words(
     " schema live well counts ok warning failed results id section status containers engine runtime"
     " pod namespace name container route recorded gpus uuid index model memory total used share"
     " replicas claims claim pid code findings missing nodes path major minor driver version units"
-    " replica limit backend injected_by repairable state since mig access allowed libraries found not_applicable"
+    " replica limit backend injected_by repairable state since mig access allowed libraries found"
+    " not_applicable"
 )
 EVENT = re.compile(r"[A-Za-z][a-z]*(?: [a-z]+){0,7}")
 LOG_KEYS = _words("timestamp level event code resource gpu replica devices xid units socket")

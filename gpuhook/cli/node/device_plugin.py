@@ -3,38 +3,27 @@
 
 from __future__ import annotations
 
-import gc
-import importlib
 import os
-import sys
-from contextlib import contextmanager
 from typing import Any
 
 import click
 import yaml
 
-from gpuhook.cli.options import command_sections, parameters
+from gpuhook.cli.options import command_sections, parameters, plugin_command
 from gpuhook.device_plugin.config import config_reader, config_source, configuration, findings
-from gpuhook.device_plugin.config.grammar.value_kinds import Boolean
-from gpuhook.device_plugin.config.launch_options import Launch, launch
+from gpuhook.device_plugin.config.launch_options import launch
 from gpuhook.device_plugin.config.overrides import OptionValues, read_overrides
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
-from gpuhook.errors import fault
 from gpuhook.host import console, documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from gpuhook.device_plugin.config.config_reader import ConfigReading
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.findings import ConfigFinding
-    from gpuhook.device_plugin.config.grammar.grammar import Option
 
 SCHEMA = "gpuhook/device-plugin-findings/v1"
 _PROCESS = "gpuhook.device_plugin.plugin_process"
-_PACKAGES = {"grpc": "grpcio", "google": "protobuf", "prometheus_client": "prometheus-client"}
-# asyncio and structlog import these if they are installed, and the plugin does not use them:
 # OpenSSL takes 5 MB of memory, rich 5 MB more. The client of the API server imports ssl later.
 _LEFT_OUT = ("ssl", "rich")
 
@@ -77,45 +66,16 @@ _SECTIONS = {
 }  # fmt: skip
 
 
-class _PluginOption(click.Option):
-    """An option whose variables the table of options reads, not click.
-
-    An error can then name the variable that has the wrong value.
-    """
-
-    def resolve_envvar_value(self, ctx: click.Context) -> str | None:  # noqa: ARG002 # click's
-        """Return nothing."""
-        return None
-
-
 class _PluginCommand(command_sections.SectionedCommand):
     """device-plugin, whose --help lists the options in sections."""
 
     sections = _SECTIONS
 
 
-def _decorator(option: Option) -> Callable[[Any], Any]:
-    """Return the decorator for one option of the table; a boolean needs no value."""
-    names = [f"--{name}" for name in (option.name, *option.aliases)]
-    names += [name[1:] for name in names] if option.has_one_dash else []
-    alone = parameters.boolean_with_value if isinstance(option.kind, Boolean) else {}
-    if option.field == "host_root":
-        alone = {"callback": parameters.export_host_root}
-    return click.option(
-        *names,
-        option.field,
-        cls=_PluginOption,
-        multiple=True,
-        metavar=option.kind.metavar,
-        **alone,
-        envvar=list(option.variables),
-        show_envvar=True,
-        help=option.help,
-    )
-
-
 def _plugin_options(command: Any) -> Any:
-    return parameters.with_options(command, [_decorator(option) for option in OPTIONS])
+    return parameters.with_options(
+        command, [plugin_command.decorator(option) for option in OPTIONS]
+    )
 
 
 @click.command(name="device-plugin", cls=_PluginCommand)
@@ -170,11 +130,11 @@ def device_plugin(
     chosen = launch(given)
     if print_config:
         found = config_source.load(chosen.source, chosen.overrides, strict=chosen.strict)
-        _warn((*given.findings, *found.findings))
+        plugin_command.warn((*given.findings, *found.findings))
         click.echo(_text(found.configuration), nl=False)
         return
-    _warn(tuple(given.findings))
-    _run(ctx, chosen)
+    plugin_command.warn(tuple(given.findings))
+    plugin_command.run(ctx, _PROCESS, chosen, chosen.process_name, *_LEFT_OUT)
 
 
 def _validate(path: str, given: OptionValues, output: str, *, print_config: bool) -> int:
@@ -249,56 +209,3 @@ def _text(made: Configuration) -> str:
     """Return a configuration as the YAML of a file that says all of it."""
     text: str = yaml.safe_dump(configuration.document(made), sort_keys=False)
     return text
-
-
-def _warn(found: tuple[ConfigFinding, ...]) -> None:
-    for finding in found:
-        click.echo(str(finding), err=True)
-        if finding.hint:
-            click.echo(f"  hint: {finding.hint}", err=True)
-
-
-def _run(ctx: click.Context, chosen: Launch) -> None:
-    plugin = _plugin()
-    if chosen.process_name:
-        from gpuhook.kernel import process
-
-        process.rename(chosen.process_name)
-    from gpuhook.host import logs
-
-    main = ctx.find_root().params
-    logs.configure(main.get("log_format", "text"), debug=bool(main.get("debug")))
-    ctx.exit(plugin.run(chosen))
-
-
-def _plugin() -> Any:
-    """Return the module of the plugin's process; GH1805 if its packages are not installed."""
-    # Else gRPC's core writes its own log lines when a kubelet ends during a call.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    gc.disable()  # a collection during imports takes a tenth of the time to the first registration
-    try:
-        with _left_out(*_LEFT_OUT):
-            return importlib.import_module(_PROCESS)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        package = _PACKAGES.get(missing.partition(".")[0])
-        if missing == _PROCESS:
-            package = "gpuhook-device-plugin"  # a separate package in distributions
-        if package is None:
-            raise
-        raise fault("GH1805", package=package) from error
-    finally:
-        gc.enable()
-
-
-@contextmanager
-def _left_out(*names: str) -> Iterator[None]:
-    """Hide modules that are not imported yet, as if they were not installed."""
-    hidden = [name for name in names if name not in sys.modules]
-    for name in hidden:
-        sys.modules[name] = None  # type: ignore[assignment] # import then fails
-    try:
-        yield
-    finally:
-        for name in hidden:
-            del sys.modules[name]

@@ -102,14 +102,8 @@ def update(
     """
     if part.files_trouble:
         return Specs(trouble=part.files_trouble)
-    vendor, warnings = vendor_of_resource(part.domain), []
     try:
-        described = vendor.driver_spec(part, chosen.path, host_root)
-        if described is None:
-            document = _device_spec(part, devices)
-        else:
-            document = described[0]
-            warnings = [*filter(None, [chosen.warning]), *described[1]]
+        document, warnings = describe(part, devices, chosen, host_root)
         written = _write(document, directory)
     except GpuhookError as trouble:
         return Specs(trouble=trouble.message)
@@ -124,6 +118,19 @@ def update(
         else:
             names += _names(document)
     return Specs(frozenset(names), "", tuple(written), tuple(warnings))
+
+
+def describe(
+    part: VendorPart, devices: Iterable[Device], chosen: Hook, host_root: str = "/"
+) -> tuple[Spec, list[str]]:
+    """Return the spec of `devices`, which have the names of their UUIDs, and warnings.
+
+    A vendor with files of the driver describes all devices of the part. Raises GpuhookError.
+    """
+    described = vendor_of_resource(part.domain).driver_spec(part, chosen.path, host_root)
+    if described is None:
+        return _device_spec(part, devices), []
+    return described[0], [*filter(None, [chosen.warning]), *described[1]]
 
 
 def _device_spec(part: VendorPart, devices: Iterable[Device]) -> Spec:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from gpuhook.device_plugin.api_server.service_account import in_cluster
+from gpuhook.device_plugin.api_server.service_account import SERVICE_ACCOUNT, in_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,10 +27,11 @@ _LABEL_TIMEOUT = 3.0  # seconds
 class ApiClients:
     """The clients for the node of `launch`; `server` and `events` are None without access."""
 
-    def __init__(self, launch: Launch, log: Any) -> None:
+    def __init__(self, launch: Launch, log: Any, directory: str = SERVICE_ACCOUNT) -> None:
+        """Find the API server; `directory` has the token of the service account."""
         # A node from --inventory is not the node that this process runs on.
         is_here = launch.inventory is None
-        access = in_cluster(os.environ) if launch.node_name and is_here else None
+        access = in_cluster(os.environ, directory) if launch.node_name and is_here else None
         self._log = log
         self._launch = launch
         self.server: ApiServer | None = None

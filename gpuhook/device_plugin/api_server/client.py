@@ -94,9 +94,17 @@ class ApiServer:
         """
         return self._call("PUT", path, purpose, {"Content-Type": "application/json"}, body)
 
-    def delete(self, path: str, purpose: Purpose) -> dict[str, Any]:
-        """Delete an object, and return the server's last version of it or a Status."""
-        return self._call("DELETE", path, purpose, {"Accept": "application/json"})
+    def delete(
+        self, path: str, purpose: Purpose, preconditions: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Delete an object, and return the server's last version of it or a Status.
+
+        If it does not have the uid and resourceVersion in `preconditions`, it is a conflict.
+        """
+        if preconditions is None:
+            return self._call("DELETE", path, purpose, {"Accept": "application/json"})
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}
+        return self._call("DELETE", path, purpose, {"Content-Type": "application/json"}, body)
 
     def watch(
         self,

@@ -14,8 +14,9 @@ import socket
 import stat
 from binascii import crc32
 from contextlib import suppress
+from typing import Protocol
 
-from grpc import aio
+from grpc import GenericRpcHandler, aio
 
 from gpuhook.device_plugin.api import services
 from gpuhook.errors import fault
@@ -25,11 +26,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from gpuhook.device_plugin.kubelet.resource_server import ResourceServer
-
 _MIN_NAME = 24  # bytes: a digest, and enough of the resource to recognize it
 MESSAGE_LIMIT = 16 << 20  # bytes of a request
 _OPTIONS = (("grpc.max_receive_message_length", MESSAGE_LIMIT), ("grpc.so_reuseport", 0))
+
+
+class Served(Protocol):
+    """What an endpoint serves: its name for messages, and the handlers of its services."""
+
+    @property
+    def name(self) -> str: ...
+    def rpc_handlers(self) -> tuple[GenericRpcHandler, ...]: ...
 
 
 class Endpoint:
@@ -41,21 +48,24 @@ class Endpoint:
         self._inode = inode
 
     @classmethod
-    async def listening(cls, path: str, served: ResourceServer) -> Endpoint:
-        """Serve a resource at `path`, replacing an existing socket, and return when it listens.
+    async def listening(cls, path: str, served: Served, mode: int | None = None) -> Endpoint:
+        """Serve at `path`, replacing an existing socket, and return when it listens.
 
-        Raises GH1821, and leaves no file behind then.
+        `mode` are the permission bits of the socket; None: those of the process's umask. Raises
+        GH1821, and leaves no file behind then.
         """
         directory, name = os.path.split(path)
         # Not longer than the final name, which fits. Another plugin can have the same pid only in
         # another container, and would have to start at the same moment.
         bound = os.path.join(directory, f".{os.getpid():x}{_digest(name)}"[: len(name)])
         server = aio.server(options=_OPTIONS)
-        server.add_generic_rpc_handlers((served.rpc_handler(),))
+        server.add_generic_rpc_handlers(served.rpc_handlers())
         try:
             os.stat(directory)  # gRPC's error has no reason
             server.add_insecure_port(services.target(bound))
             inode = _inode(bound)
+            if mode is not None:
+                os.chmod(bound, mode)
             await server.start()
             os.rename(bound, path)
         except (OSError, RuntimeError) as error:
@@ -106,6 +116,15 @@ def socket_name(resource: str, directory: str, taken: Container[str] = ()) -> st
         tail = f"-{_digest(resource)}.sock"
         name = f"{vendor}-{word}"[: limit - len(tail)] + tail
     return name
+
+
+def is_dead(path: str) -> bool:
+    """Return whether there is a socket at `path` on which no process listens."""
+    try:
+        _inode(path)
+    except OSError:
+        return False
+    return not _answers(path)
 
 
 def _bind_error(path: str) -> str:

@@ -13,14 +13,14 @@ from functools import partial
 from typing import NamedTuple
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.api import deviceplugin_pb2 as api
 from gpuhook.device_plugin.api import services
 from gpuhook.device_plugin.api.services import HEALTHY, UNHEALTHY
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
-from gpuhook.errors import GpuhookError, RequestError, fault, printable
+from gpuhook.device_plugin.kubelet import call_status
+from gpuhook.errors import GpuhookError, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.kubelet.kubelet_answers import KubeletAnswers
     from gpuhook.device_plugin.kubelet.observer import Observer
     from gpuhook.device_plugin.offer.offered_devices import Resource, Unit
-
-_STATUS_LENGTH = 2000  # a status travels in a header, which peers limit to 8 KiB and more
 
 
 class _Listing(NamedTuple):
@@ -90,7 +88,7 @@ class ResourceServer:
             pre_start_required=self.pre_start, get_preferred_allocation_available=True
         )
 
-    def rpc_handler(self) -> grpc.GenericRpcHandler:
+    def rpc_handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """Return the handler by which a grpc.aio server calls this one with a request's bytes."""
         unary, answer = grpc.unary_unary_rpc_method_handler, self._answer
         methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
@@ -102,7 +100,7 @@ class ResourceServer:
         methods[services.LIST_AND_WATCH.name] = grpc.unary_stream_rpc_method_handler(
             self._list_and_watch
         )
-        return grpc.method_handlers_generic_handler(services.DEVICE_PLUGIN, methods)
+        return (grpc.method_handlers_generic_handler(services.DEVICE_PLUGIN, methods),)
 
     def _show(self, new: _Listing) -> None:
         if new == self._listing and not self._ending:
@@ -148,9 +146,9 @@ class ResourceServer:
         """Return the serialized response, or end the call with a status."""
         begun = time.perf_counter()
         try:
-            return (await answer(_parsed(method, data), begun)).SerializeToString()
+            return (await answer(call_status.parsed(method, data), begun)).SerializeToString()
         except GpuhookError as error:
-            code, reason = _code(error), _sentence(error)
+            code, reason = call_status.code(error), call_status.sentence(error)
         except Exception as error:  # a bug ends the call, not the process
             code, reason = grpc.StatusCode.INTERNAL, f"gpuhook failed: {printable(repr(error))}"
             self._observer.broken(self.name, method.name, error)
@@ -196,27 +194,6 @@ class ResourceServer:
             )
             self._observer.pre_started(self.name, ids, time.perf_counter() - begun)
         return api.PreStartContainerResponse()
-
-
-def _parsed(method: Method[Request, Response], data: bytes) -> Request:
-    try:
-        return method.request.FromString(data)
-    except (DecodeError, ValueError) as error:  # depends on the implementation of protobuf
-        raise fault(
-            "GH1820", method=method.name, size=len(data), message=method.request.__name__
-        ) from error
-
-
-def _code(error: GpuhookError) -> grpc.StatusCode:
-    wrong_request = isinstance(error, RequestError)
-    return (
-        grpc.StatusCode.INVALID_ARGUMENT if wrong_request else grpc.StatusCode.FAILED_PRECONDITION
-    )
-
-
-def _sentence(error: GpuhookError) -> str:
-    """Return an error as one line; the kubelet shows it in the pod's status."""
-    return printable(f"{error.code}: {error.message} ({error.hint})", _STATUS_LENGTH)
 
 
 def listing(resource: Resource, unhealthy: Collection[str]) -> api.ListAndWatchResponse:

@@ -34,6 +34,10 @@ COUNTERS = {
     "troubles": (("kind",), "Errors that the plugin recovered from, by kind"),
     "config_reloads": (("outcome",), "Configuration reloads, by outcome"),
     "xid": (("gpu", "xid"), "XIDs reported by the driver"),
+    "claims": (
+        ("driver", "call", "outcome"),
+        "Claims prepared and unprepared by a driver for Dynamic Resource Allocation",
+    ),
     "guard_actions": (
         ("action", "resource"),
         "Actions of the guard on containers above their memory limit",
@@ -43,6 +47,8 @@ DURATIONS = {  # all by resource
     "allocate": "Time to answer Allocate",
     "preferred_allocation": "Time to answer GetPreferredAllocation",
     "registration": "Time until the kubelet answered Register",
+    "claim_prepare": "Time to answer NodePrepareResources, by driver",
+    "claim_unprepare": "Time to answer NodeUnprepareResources, by driver",
 }
 
 

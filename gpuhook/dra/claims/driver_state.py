@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What claims are prepared from: a driver's pool and CDI spec at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.hot.container_edits import Spec
+    from gpuhook.dra.pool.pool_device import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class DriverState:
+    """The pool, and the CDI spec of its devices by UUID.
+
+    `token` changes with the driver's files and devices. `trouble` is why no device can be given to
+    containers.
+    """
+
+    pool: Pool
+    spec: Spec
+    token: str = ""
+    trouble: str = ""

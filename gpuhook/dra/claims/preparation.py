@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prepares claims for the containers of a pod, and ends that.
+
+The order survives a kill at any moment: the intent in the checkpoint, the CDI spec, the checkpoint,
+the answer; and at the end the spec, then the checkpoint. The kubelet repeats a call without answer.
+All functions block, so each call has its thread.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from gpuhook.dra.claims import claim_spec, prepared_claim
+from gpuhook.dra.claims.gpu_locks import GpuLocks
+from gpuhook.dra.claims.prepared_claim import PreparedClaim
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.error_text import worded
+from gpuhook.host.logs import logger
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
+    from gpuhook.dra.claims.claim import Claim, ClaimName
+    from gpuhook.dra.claims.claim_reader import ClaimReader
+    from gpuhook.dra.claims.claim_spec import ClaimSpecs
+    from gpuhook.dra.claims.driver_state import DriverState
+    from gpuhook.dra.claims.prepared_claim import PreparedDevice
+
+    Step = Callable[[str], None]  # notes what a call waits for
+
+_UID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,62}[0-9A-Za-z]")
+
+
+class Preparation:
+    """The claims of one driver. `current` returns the node's state, which a driver may block."""
+
+    def __init__(
+        self,
+        driver: str,
+        reader: ClaimReader,
+        checkpoint: Checkpoint,
+        specs: ClaimSpecs,
+        current: Callable[[], DriverState],
+    ) -> None:
+        self.driver = driver
+        self.checkpoint = checkpoint
+        self.specs = specs
+        self._reader = reader
+        self._current = current
+        self._locks = GpuLocks()
+
+    def prepare(self, name: ClaimName, step: Step) -> tuple[PreparedDevice, ...]:
+        """Return the devices of a claim, prepared once.
+
+        Raises GH2600 to GH2606, GH2609, and the faults of the API server and of files.
+        """
+        _require_valid(name)
+        step("the checkpoint")
+        known = self.checkpoint.claims().get(name.uid)
+        if known is not None and known.is_complete:
+            if not self.specs.has(name.uid):
+                self._renew(known, self._state(step), step)
+            return claim_spec.prepared_devices(self.driver, known)
+        step("the claim from the API server")
+        claim = self._reader.read(name)
+        state = self._state(step)
+        intent = self._intent(claim, state)
+        with self._hold(intent, step):
+            self._carry_out(intent, state)
+        return claim_spec.prepared_devices(self.driver, intent)
+
+    def unprepare(self, name: ClaimName, step: Step) -> None:
+        """End a claim, also one that is unknown; the claim may no longer exist."""
+        _require_valid(name)
+        step("the checkpoint")
+        known = self.checkpoint.claims().get(name.uid)
+        if known is None:
+            self.specs.remove(name.uid)
+            return
+        with self._hold(known, step):
+            self._undo(name.uid)
+
+    def refresh(self, state: DriverState) -> None:
+        """Write the specs that are missing or of another driver version; failures are logged."""
+        for uid, known in self.checkpoint.claims().items():
+            is_current = known.token == state.token and self.specs.has(uid)
+            if is_current or not known.is_complete or state.trouble:
+                continue
+            try:
+                self._renew(known, state, lambda _: None)
+            except (GpuhookError, OSError) as error:
+                fields = worded(error)
+                logger().warning(
+                    fields.message, claim=str(known.claim.name), code=fields.code, hint=fields.hint
+                )
+
+    def _state(self, step: Step) -> DriverState:
+        """Return the node's state; raises GH2608."""
+        step("the driver of the GPUs")
+        state = self._current()
+        if state.trouble:
+            raise fault("GH2608", driver=self.driver, reason=state.trouble)
+        return state
+
+    @contextmanager
+    def _hold(self, claim: PreparedClaim, step: Step) -> Iterator[None]:
+        """Wait for the locks of a claim's GPUs, and hold them."""
+        step("another claim of the same GPU")
+        with self._locks.hold(one.gpu or one.uuid for one in claim.held):
+            step("the CDI spec and the checkpoint")
+            yield
+
+    def _intent(self, claim: Claim, state: DriverState) -> PreparedClaim:
+        """Return the intent for a claim; raises GH2605."""
+        held = []
+        for result in claim.devices:
+            found = state.pool.device(result.device)
+            if found is None:
+                pool = state.pool.name
+                raise fault("GH2605", claim=claim.name, device=result.device, pool=pool)
+            held.append(prepared_claim.held(result, found))
+        return PreparedClaim(claim, tuple(held), state.token)
+
+    def _carry_out(self, intent: PreparedClaim, state: DriverState) -> None:
+        """Write intent, spec and result. After a failure nothing of the claim remains."""
+        self.checkpoint.change(lambda claims: _put(intent, claims))
+        complete = replace(intent, is_complete=True)
+        try:
+            self.specs.write(complete, claim_spec.document(complete, state.pool, state.spec))
+            self.checkpoint.change(lambda claims: _put(complete, claims))
+        except BaseException:
+            with suppress(GpuhookError, OSError):
+                self._undo(intent.claim.name.uid)
+            raise
+
+    def _undo(self, uid: str) -> None:
+        self.specs.remove(uid)
+        self.checkpoint.change(lambda claims: _remove(uid, claims))
+
+    def _renew(self, known: PreparedClaim, state: DriverState, step: Step) -> None:
+        """Write the spec of a prepared claim again, unless it has ended meanwhile."""
+        new = replace(known, token=state.token)
+        uid = known.claim.name.uid
+        with self._hold(known, step):
+            if uid in self.checkpoint.claims():
+                self.specs.write(new, claim_spec.document(new, state.pool, state.spec))
+                self.checkpoint.change(lambda claims: _put(new, claims))
+
+
+def _remove(uid: str, claims: dict[str, PreparedClaim]) -> None:
+    claims.pop(uid, None)
+
+
+def _put(new: PreparedClaim, claims: dict[str, PreparedClaim]) -> None:
+    """Add a claim; raises GH2606 if another claim has one of its devices."""
+    conflict = new.conflict(claims.values())
+    if conflict is not None:
+        device, other = conflict
+        raise fault("GH2606", claim=new.claim.name, device=device.name, other=other.claim.name)
+    claims[new.claim.name.uid] = new
+
+
+def _require_valid(name: ClaimName) -> None:
+    if _UID.fullmatch(name.uid) is None or not name.namespace or not name.name:
+        raise fault("GH2600", claim=name, uid=name.uid)

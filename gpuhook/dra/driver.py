@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One vendor's driver on this node: its claims, its sockets, and its devices in the cluster."""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.device_plugin import daemon_thread
+from gpuhook.device_plugin.health.recovery_evidence import boot_id
+from gpuhook.dra.api import dra_services
+from gpuhook.dra.claims.checkpoint import recovery
+from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
+from gpuhook.dra.claims.claim_calls import ClaimCalls
+from gpuhook.dra.claims.claim_reader import ClaimReader
+from gpuhook.dra.claims.claim_spec import ClaimSpecs
+from gpuhook.dra.claims.preparation import Preparation
+from gpuhook.dra.kubelet import socket_paths
+from gpuhook.dra.kubelet.driver_services import ClaimService, RegistrationService
+from gpuhook.dra.kubelet.driver_sockets import DriverSockets
+from gpuhook.host.logs import logger
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.device_plugin.api_server.client import ApiServer
+    from gpuhook.device_plugin.metrics.counters import Counters
+    from gpuhook.dra.claims.driver_state import DriverState
+    from gpuhook.dra.dra_options import DraLaunch
+
+
+class Driver:
+    """A driver that serves the kubelet. `current` returns the node's state, and may block."""
+
+    def __init__(
+        self,
+        name: str,
+        launch: DraLaunch,
+        server: ApiServer,
+        counters: Counters,
+        current: Callable[[], DriverState],
+    ) -> None:
+        """Raise GH1822 if the kubelet's directories have too long paths."""
+        plugin = launch.plugin
+        self.name = name
+        self.paths = socket_paths.socket_paths(
+            os.path.join(launch.kubelet_root, "plugins"),
+            os.path.join(launch.kubelet_root, "plugins_registry"),
+            name,
+            launch.pod_uid,
+        )
+        boot = boot_id(plugin.host_root) or ""
+        self._checkpoint = Checkpoint(self.paths.directory, boot)
+        self._specs = ClaimSpecs(plugin.cdi_directory, name, boot)
+        self._reader = ClaimReader(server, name, plugin.node_name)
+        self.claims = Preparation(name, self._reader, self._checkpoint, self._specs, current)
+        self._mark: recovery.RunningMark | None = None
+        versions = map(dra_services.supported, dra_services.VERSIONS)
+        self._sockets = DriverSockets(
+            self.paths,
+            ClaimService(name, ClaimCalls(self.claims), counters),
+            RegistrationService(name, self.paths.service, versions, counters),
+        )
+
+    @staticmethod
+    def has_checkpoint(launch: DraLaunch, name: str) -> bool:
+        """Return whether a driver of this name has run here: its claims may have to be ended."""
+        return os.path.isdir(os.path.join(launch.kubelet_root, "plugins", name))
+
+    async def start(self) -> None:
+        """Complete what drivers before have begun, and serve. Raises OSError and GpuhookError."""
+        await daemon_thread.begin(self._recover, "gpuhook-recovery")
+        await self._sockets.start()
+
+    def _recover(self) -> None:
+        os.makedirs(self.paths.directory, 0o750, exist_ok=True)
+        self._mark = recovery.RunningMark(self._checkpoint)
+        recovery.recover(
+            self._checkpoint, self._specs, self._reader.exists, is_alone=self._mark.is_alone
+        )
+        self._mark.share()
+
+    async def update(self, state: DriverState) -> None:
+        """Use a new state of the node for claims, and for the devices in the cluster."""
+        if state.trouble:
+            logger().warning("no device can be used", driver=self.name, reason=state.trouble)
+        await daemon_thread.begin(lambda: self.claims.refresh(state), "gpuhook-specs")
+
+    async def end(self) -> None:
+        """Stop serving. Claims and the devices in the cluster remain for the next driver."""
+        await self._sockets.end()
+        if self._mark is not None:
+            self._mark.close()

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of the DRA drivers: start, signals, turns, end.
+
+Each vendor that the node has gets a driver. A turn reads the configuration and the node if they may
+have changed; if it fails, the drivers continue with what they have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from functools import partial
+
+from gpuhook.device_plugin import daemon_thread
+from gpuhook.device_plugin.active_config import load
+from gpuhook.device_plugin.api_server.api_clients import ApiClients
+from gpuhook.device_plugin.change_watch import ChangeWatch
+from gpuhook.device_plugin.metrics.counters import Counters
+from gpuhook.device_plugin.metrics.metrics_service import MetricsService
+from gpuhook.device_plugin.notifier import Notifier
+from gpuhook.device_plugin.triggers import Reason, Triggers
+from gpuhook.dra.driver import Driver
+from gpuhook.dra.node_view import NodeView
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.error_text import worded
+from gpuhook.host.logs import logger
+from gpuhook.vendors.catalogue import vendors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.device_plugin.api_server.client import ApiServer
+    from gpuhook.device_plugin.config.config_source import LoadedConfig
+    from gpuhook.dra.dra_options import DraLaunch
+
+_NOTIFIER_TIMEOUT = 1.0  # seconds
+
+
+def run(launch: DraLaunch) -> int:
+    """Serve until SIGTERM, SIGINT or SIGQUIT, and return the exit status, 0.
+
+    SIGHUP reloads the configuration and the node. Raises GpuhookError and OSError if the drivers
+    cannot start.
+    """
+    asyncio.run(_serve(launch))
+    return 0
+
+
+async def _serve(launch: DraLaunch) -> None:
+    triggers = Triggers()
+    _handle_signals(triggers)
+    clients = ApiClients(launch.plugin, logger(), launch.service_account)
+    if clients.server is None:
+        where = launch.service_account
+        hint = "mount the token of the service account, or run without --inventory"
+        raise fault("GH2609", reason=f"{where} has no token for the API server", hint=hint)
+    await clients.start(lambda: triggers.pull(Reason.CONFIGURATION))
+    try:
+        drivers = Drivers(launch, clients, clients.server, triggers)
+        try:
+            await drivers.keep()
+        finally:
+            await drivers.end()
+    finally:
+        await clients.end()
+
+
+def _handle_signals(triggers: Triggers) -> None:
+    """Set handlers before anything else: PID 1 of a container ignores signals without one."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+        loop.add_signal_handler(number, triggers.pull, Reason.STOP)
+    loop.add_signal_handler(
+        signal.SIGHUP, triggers.pull, Reason.RELOAD, Reason.CONFIGURATION, Reason.NODE
+    )
+
+
+class Drivers:
+    """The drivers of this node's vendors, and the turns that update them."""
+
+    def __init__(
+        self, launch: DraLaunch, clients: ApiClients, server: ApiServer, triggers: Triggers
+    ) -> None:
+        """Read the configuration; raises what config_source.load() raises."""
+        self._launch = launch
+        self._clients = clients
+        self._server = server
+        self._triggers = triggers
+        self._loaded = load(launch.plugin, clients.label, "")
+        self._counters = Counters()
+        self._notifier = Notifier(logger(), clients.events)
+        self._view = NodeView(launch.plugin)
+        self._drivers: dict[str, Driver] = {}  # by domain of the vendor
+        self._reported: set[str] = set()  # warnings and errors of the last turn
+        plugin = launch.plugin
+        self._metrics = MetricsService(
+            self._counters, self._notifier, plugin.pod_resources_socket, plugin.host_root
+        )
+        self._watch = ChangeWatch(
+            plugin, triggers, self._loaded.configuration.own.health.poll_interval
+        )
+
+    async def keep(self) -> None:
+        """Run a turn for each reason until Reason.STOP."""
+        self._watch.start(lambda: None)
+        reasons = frozenset({Reason.NODE})
+        while Reason.STOP not in reasons:
+            if not await self._turn(reasons):
+                return
+            reasons = await self._triggers.next()
+
+    async def end(self) -> None:
+        """Stop the drivers; what they have prepared and published remains."""
+        self._watch.stop()
+        await asyncio.gather(*(one.end() for one in self._drivers.values()), return_exceptions=True)
+        await self._metrics.end()
+        await self._notifier.end(_NOTIFIER_TIMEOUT)
+
+    async def _turn(self, reasons: frozenset[Reason]) -> bool:
+        """Run a turn, and return whether to continue; failures are logged, and retried later."""
+        if Reason.CONFIGURATION in reasons:
+            self._reread()
+        work = asyncio.ensure_future(self._update())
+        while not work.done():
+            stop = asyncio.ensure_future(self._triggers.urgent())
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if stop.done() and Reason.STOP in stop.result():
+                work.cancel()
+                return False
+            stop.cancel()
+        try:
+            work.result()
+        except (GpuhookError, OSError) as error:
+            self._report(worded(error))
+            self._watch.schedule_retry()
+        except Exception as error:  # a bug, too, must not end the drivers
+            logger().error("failed", exc_info=error)
+            self._watch.schedule_retry()
+        return True
+
+    def _reread(self) -> None:
+        """Read the configuration again; a faulty one is refused."""
+        try:
+            loaded = load(self._launch.plugin, self._clients.label, self._loaded.name)
+        except (GpuhookError, OSError) as error:
+            self._counters.count("config_reloads", "refused")
+            self._report(worded(error))
+            return
+        is_new = loaded.digest != self._loaded.digest
+        self._counters.count("config_reloads", "applied" if is_new else "unchanged")
+        self._use(loaded)
+
+    def _use(self, loaded: LoadedConfig) -> None:
+        self._loaded = loaded
+        self._watch.set_interval(loaded.configuration.own.health.poll_interval)
+
+    async def _update(self) -> None:
+        """Read the node, and update the drivers."""
+        configuration = self._loaded.configuration
+        self._counters.set_config(self._loaded.name, self._loaded.digest)
+        take = partial(self._view.take, configuration)
+        snapshot = await daemon_thread.begin(take, "gpuhook-turn")
+        self._watch.set_snapshot(snapshot)
+        if snapshot.is_whole:
+            self._watch.clear_retry()
+        else:
+            self._watch.schedule_retry()
+        await self._metrics.update(configuration.own.metrics, snapshot, (), {})
+        for warning in self._view.warnings:
+            self._warn(warning)
+        present = {part.domain for part in snapshot.parts if part.has_hardware}
+        for vendor in vendors():
+            name, domain = vendor.dra_driver, vendor.domain
+            is_known = domain in present or Driver.has_checkpoint(self._launch, name)
+            if is_known and domain not in self._drivers:
+                await self._start(domain, name)
+        await asyncio.gather(
+            *(driver.update(self._view.state(domain)) for domain, driver in self._drivers.items())
+        )
+
+    async def _start(self, domain: str, name: str) -> None:
+        current = partial(self._view.current, domain)
+        driver = Driver(name, self._launch, self._server, self._counters, current)
+        await driver.start()
+        self._drivers[domain] = driver
+
+    def _report(self, error: GpuhookError) -> None:
+        if error.message not in self._reported:
+            self._reported.add(error.message)
+            self._notifier.report_fault("DriverFault", error)
+
+    def _warn(self, warning: str) -> None:
+        if warning not in self._reported:
+            self._reported.add(warning)
+            logger().warning(warning)
