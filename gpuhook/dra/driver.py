@@ -9,7 +9,7 @@ from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.health.recovery_evidence import boot_id
 from gpuhook.dra.api import dra_services
 from gpuhook.dra.claims.checkpoint import recovery
-from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
+from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint, DamagedError
 from gpuhook.dra.claims.claim_calls import ClaimCalls
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.metrics.counters import Counters
+    from gpuhook.dra.claims.claim_status import ClaimStatus
+    from gpuhook.dra.claims.device_modes import DeviceModes
     from gpuhook.dra.claims.driver_state import DriverState
+    from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.dra_options import DraLaunch
 
 
@@ -39,6 +42,9 @@ class Driver:
         server: ApiServer,
         counters: Counters,
         current: Callable[[], DriverState],
+        *,
+        modes: DeviceModes,
+        status: ClaimStatus,
     ) -> None:
         """Raise GH1822 if the kubelet's directories have too long paths."""
         plugin = launch.plugin
@@ -53,7 +59,15 @@ class Driver:
         self._checkpoint = Checkpoint(self.paths.directory, boot)
         self._specs = ClaimSpecs(plugin.cdi_directory, name, boot)
         self._reader = ClaimReader(server, name, plugin.node_name)
-        self.claims = Preparation(name, self._reader, self._checkpoint, self._specs, current)
+        self.claims = Preparation(
+            name,
+            self._reader,
+            self._checkpoint,
+            self._specs,
+            current,
+            modes=modes,
+            status=status,
+        )
         self._mark: recovery.RunningMark | None = None
         versions = map(dra_services.supported, dra_services.VERSIONS)
         self._sockets = DriverSockets(
@@ -79,6 +93,13 @@ class Driver:
             self._checkpoint, self._specs, self._reader.exists, is_alone=self._mark.is_alone
         )
         self._mark.share()
+
+    def shares(self) -> list[DeviceShare]:
+        """Return the shares of the claims in the checkpoint; [] for one that cannot be read."""
+        try:
+            return [share for one in self._checkpoint.claims().values() for share in one.shares]
+        except (DamagedError, OSError):
+            return []
 
     async def update(self, state: DriverState) -> None:
         """Use a new state of the node for claims, and for the devices in the cluster."""

@@ -15,10 +15,15 @@ from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.active_config import load
 from gpuhook.device_plugin.api_server.api_clients import ApiClients
 from gpuhook.device_plugin.change_watch import ChangeWatch
+from gpuhook.device_plugin.gpu_policies import saved_policies
+from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
 from gpuhook.device_plugin.metrics.counters import Counters
 from gpuhook.device_plugin.metrics.metrics_service import MetricsService
+from gpuhook.device_plugin.mps.mps_service import MpsService
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.triggers import Reason, Triggers
+from gpuhook.dra.claims.claim_status import ClaimStatus
+from gpuhook.dra.claims.device_modes import DeviceModes
 from gpuhook.dra.driver import Driver
 from gpuhook.dra.node_view import NodeView
 from gpuhook.errors import GpuhookError, fault
@@ -30,6 +35,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.config.config_source import LoadedConfig
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+    from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.dra_options import DraLaunch
 
 _NOTIFIER_TIMEOUT = 1.0  # seconds
@@ -90,6 +98,9 @@ class Drivers:
         self._notifier = Notifier(logger(), clients.events)
         self._view = NodeView(launch.plugin)
         self._drivers: dict[str, Driver] = {}  # by domain of the vendor
+        policies = PolicyService(launch.plugin.host_root, saved_policies.CLAIMS_FILE)
+        self._modes = DeviceModes(policies, MpsService(), self._shares)
+        self._status = ClaimStatus(server)
         self._reported: set[str] = set()  # warnings and errors of the last turn
         plugin = launch.plugin
         self._metrics = MetricsService(
@@ -173,15 +184,35 @@ class Drivers:
             is_known = domain in present or Driver.has_checkpoint(self._launch, name)
             if is_known and domain not in self._drivers:
                 await self._start(domain, name)
+        await self._set_modes(configuration, snapshot)
         await asyncio.gather(
             *(driver.update(self._view.state(domain)) for domain, driver in self._drivers.items())
         )
 
     async def _start(self, domain: str, name: str) -> None:
         current = partial(self._view.current, domain)
-        driver = Driver(name, self._launch, self._server, self._counters, current)
+        driver = Driver(
+            name,
+            self._launch,
+            self._server,
+            self._counters,
+            current,
+            modes=self._modes,
+            status=self._status,
+        )
         await driver.start()
         self._drivers[domain] = driver
+
+    def _shares(self) -> list[DeviceShare]:
+        """Return the shares of all prepared claims."""
+        return [share for driver in list(self._drivers.values()) for share in driver.shares()]
+
+    async def _set_modes(self, configuration: Configuration, snapshot: NodeSnapshot) -> None:
+        """Set the modes of devices that the file and prepared claims need."""
+        root = configuration.flags.mps_root
+        use = partial(self._modes.use, self._view.forms, root, snapshot)
+        for error in await daemon_thread.begin(use, "gpuhook-modes"):
+            self._report(error)
 
     def _report(self, error: GpuhookError) -> None:
         if error.message not in self._reported:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin import node_snapshot
-from gpuhook.device_plugin.allocate import plugin_specs
+from gpuhook.device_plugin import node_snapshot, reconcile
+from gpuhook.device_plugin.allocate import interposers, plugin_specs
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.node_snapshot import NodeSnapshot
-from gpuhook.device_plugin.offer import resource_devices
+from gpuhook.dra.claims import claim_edits
 from gpuhook.dra.claims.driver_state import DriverState
+from gpuhook.dra.claims.settings.claim_settings import NodeSharing
 from gpuhook.dra.pool.pool_device import Pool, PoolDevice
+from gpuhook.dra.pool.sharing_form import SharingForms, sharing_forms
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource
 
@@ -40,6 +42,7 @@ class _View:
     snapshot: NodeSnapshot = field(default_factory=NodeSnapshot)
     states: Mapping[str, DriverState] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    forms: SharingForms = field(default_factory=SharingForms)
 
 
 class NodeView:
@@ -54,6 +57,11 @@ class NodeView:
     def warnings(self) -> tuple[str, ...]:
         """The warnings of the last take()."""
         return self._view.warnings
+
+    @property
+    def forms(self) -> SharingForms:
+        """How claims share the devices of all vendors, by the last take()."""
+        return self._view.forms
 
     def take(self, configuration: Configuration) -> NodeSnapshot:
         """Read the node again, and return it; raises the error of a vendor."""
@@ -84,25 +92,43 @@ class NodeView:
         snapshot = node_snapshot.take(self._launch, configuration)
         snapshot = node_snapshot.with_lost(snapshot, self._view.snapshot)
         hook = plugin_specs.hook(configuration.flags)
-        warnings = [*snapshot.failures, *filter(None, [hook.warning])]
+        sharing = self._sharing(configuration, snapshot)
+        warnings = [*snapshot.failures, *filter(None, [hook.warning]), *sharing.forms.warnings]
         states = {}
         for part in snapshot.parts:
-            states[part.domain], more = self._state(part, configuration, snapshot, hook)
+            states[part.domain], more = self._state(part, sharing, snapshot, hook)
             warnings += [*part.warnings, *more]
-        self._view = _View(configuration, snapshot, states, tuple(dict.fromkeys(warnings)))
+        found = tuple(dict.fromkeys(warnings))
+        self._view = _View(configuration, snapshot, states, found, sharing.forms)
         return snapshot
+
+    def _sharing(self, configuration: Configuration, snapshot: NodeSnapshot) -> NodeSharing:
+        """Return how claims share the devices; raises the faults of sharing_forms()."""
+        if not snapshot.parts:
+            return NodeSharing(configuration=configuration)
+        forms = sharing_forms(configuration, *snapshot.inventories)
+        unenforced = {
+            part.domain: reconcile.missing_driver_limits(part.domain, self._launch, snapshot)
+            for part in snapshot.parts
+        }
+        lacking = {}
+        if not snapshot.is_dump:
+            known = configuration.own.interposers
+            lacking = interposers.missing(forms.resources(), known, snapshot.places)
+        return NodeSharing(forms, configuration, unenforced, lacking)
 
     def _state(
         self,
         part: VendorPart,
-        configuration: Configuration,
+        sharing: NodeSharing,
         snapshot: NodeSnapshot,
         hook: plugin_specs.Hook,
     ) -> tuple[DriverState, list[str]]:
         """Return the state for a vendor's part, and warnings."""
-        devices, found = resource_devices.resource_devices(part.inventory, configuration)
-        pool = _pool(part, (one.device for one in devices), self._launch.node_name)
-        warnings = [*found]
+        found = (form.device for form in sharing.forms.forms.values())
+        own_devices = (one for one in found if one.domain == part.domain)
+        pool = _pool(part, own_devices, self._launch.node_name)
+        warnings: list[str] = []
         trouble = part.trouble or part.files_trouble
         if part.error is not None:
             trouble = part.error.message
@@ -112,11 +138,12 @@ class NodeView:
                 own = {one.device.uuid: one.device for one in pool.devices}
                 host_root = self._launch.host_root
                 spec, more = plugin_specs.describe(part, own.values(), hook, host_root)
+                spec = claim_edits.with_hook(spec, part.domain, hook.path)
                 warnings += more
             except GpuhookError as error:
                 trouble = error.message
         token = snapshot.tokens.get(part.domain, "")
-        return DriverState(pool, spec, token, trouble), warnings
+        return DriverState(pool, spec, token, trouble, sharing), warnings
 
 
 def _pool(part: VendorPart, devices: Iterable[Device], node: str) -> Pool:

@@ -53,6 +53,7 @@ class DeviceModes:
         self._snapshot = NodeSnapshot()
         self._mps = MpsState()
         self._state = PolicyState()
+        self._is_ready = False  # the node's state is known
 
     def use(
         self, forms: SharingForms, mps_root: str, snapshot: NodeSnapshot
@@ -62,14 +63,15 @@ class DeviceModes:
             self._forms, self._snapshot = forms, snapshot
             self._mps_root = os.path.join(mps_root, _SERVERS) if mps_root else ""
             self._apply()
+            self._is_ready = True
             return (*self._mps.faults, *self._state.faults)
 
     def set(self, shares: Collection[DeviceShare]) -> None:
-        """Set the modes of a claim with these shares, which `held` has. Raises GH2623."""
+        """Set the modes of a claim with these shares. Raises GH2623."""
         if not any(one.has_modes for one in shares):
             return
         with self._lock:
-            self._apply()
+            self._apply(shares)
             for share in shares:
                 for what, kind in (("time slice", TIME_SLICE), ("compute mode", COMPUTE_MODE)):
                     error = self._state.refused.get((share.uuid, kind))
@@ -90,6 +92,8 @@ class DeviceModes:
         `shares` are all of the claim. Raises GH2623 if the server does not run.
         """
         form = self._forms.forms.get(share.uuid)
+        if not self._is_ready:
+            raise _not_set(share, "mode", "the driver is starting", "")
         if share.is_admin or form is None:
             return Allocation()
         if share.settings.mps is not None:
@@ -104,9 +108,9 @@ class DeviceModes:
             raise _not_set(share, "MPS server", reason, "")
         return found
 
-    def _apply(self) -> None:
+    def _apply(self, new: Iterable[DeviceShare] = ()) -> None:
         """Set exactly the modes that the file and the claims need."""
-        claims = share_resources.mode_resources(self._held(), self._forms)
+        claims = share_resources.mode_resources([*self._held(), *new], self._forms)
         resources = (*self._forms.resources(), *claims)
         # A server sets its own compute mode, so earlier values are restored first.
         self._policies.restore(resources, self._snapshot)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from gpuhook.dra.claims.settings.claim_settings import NodeSharing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,10 +18,11 @@ class DriverState:
     """The pool, and the CDI spec of its devices by UUID.
 
     `token` changes with the driver's files and devices. `trouble` is why no device can be given to
-    containers.
+    containers. `sharing` is how claims share the devices.
     """
 
     pool: Pool
     spec: Spec
     token: str = ""
     trouble: str = ""
+    sharing: NodeSharing = field(default_factory=NodeSharing)

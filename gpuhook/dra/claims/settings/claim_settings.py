@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.grammar.grammar import keys_of
 from gpuhook.device_plugin.config.sharing_section import COMPUTE_MODES, MPS
+from gpuhook.dra.claims.claim import FROM_CLAIM
 from gpuhook.dra.claims.settings import opaque_parameters
 from gpuhook.dra.claims.settings.gpu_config import (
     DEFAULT_LIMIT,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from gpuhook.dra.claims.claim import AllocatedDevice, Claim, OpaqueConfig
     from gpuhook.dra.pool.pool_device import PoolDevice
 
-FROM_CLAIM = "FromClaim"
 EXCLUSIVE = COMPUTE_MODES[1]
 _MODES = ("time_slice", "compute_mode", "mps")
 _MOST_PROBLEMS = 5  # in one message: an event of Kubernetes has 1,024 characters
