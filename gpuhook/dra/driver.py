@@ -9,7 +9,7 @@ from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.health.recovery_evidence import boot_id
 from gpuhook.dra.api import dra_services
 from gpuhook.dra.claims.checkpoint import recovery
-from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint, DamagedError
+from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
 from gpuhook.dra.claims.claim_calls import ClaimCalls
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
@@ -95,11 +95,8 @@ class Driver:
         self._mark.share()
 
     def shares(self) -> list[DeviceShare]:
-        """Return the shares of the claims in the checkpoint; [] for one that cannot be read."""
-        try:
-            return [share for one in self._checkpoint.claims().values() for share in one.shares]
-        except (DamagedError, OSError):
-            return []
+        """Return the shares of the claims in the checkpoint; raises OSError and DamagedError."""
+        return [share for one in self._checkpoint.claims().values() for share in one.shares]
 
     async def update(self, state: DriverState) -> None:
         """Use a new state of the node for claims, and for the devices in the cluster."""

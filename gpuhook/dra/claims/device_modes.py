@@ -71,6 +71,7 @@ class DeviceModes:
         if not any(one.has_modes for one in shares):
             return
         with self._lock:
+            self._require_ready(next(iter(shares)))
             self._apply(shares)
             for share in shares:
                 for what, kind in (("time slice", TIME_SLICE), ("compute mode", COMPUTE_MODE)):
@@ -82,8 +83,8 @@ class DeviceModes:
 
     def clear(self, shares: Iterable[DeviceShare]) -> None:
         """Restore the modes of a claim that `held` no longer has, unless another one needs them."""
-        if any(one.has_modes for one in shares):
-            with self._lock:
+        with self._lock:
+            if self._is_ready and any(one.has_modes for one in shares):
                 self._apply()
 
     def server(self, share: DeviceShare, shares: Collection[DeviceShare]) -> Allocation:
@@ -92,8 +93,7 @@ class DeviceModes:
         `shares` are all of the claim. Raises GH2623 if the server does not run.
         """
         form = self._forms.forms.get(share.uuid)
-        if not self._is_ready:
-            raise _not_set(share, "mode", "the driver is starting", "")
+        self._require_ready(share)
         if share.is_admin or form is None:
             return Allocation()
         if share.settings.mps is not None:
@@ -107,6 +107,10 @@ class DeviceModes:
             reason = self._mps.unready.get(share.uuid, "it does not run")
             raise _not_set(share, "MPS server", reason, "")
         return found
+
+    def _require_ready(self, share: DeviceShare) -> None:
+        if not self._is_ready:
+            raise _not_set(share, "mode", "the driver is starting", "the kubelet tries again")
 
     def _apply(self, new: Iterable[DeviceShare] = ()) -> None:
         """Set exactly the modes that the file and the claims need."""
