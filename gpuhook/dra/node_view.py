@@ -17,18 +17,18 @@ from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.dra.claims import claim_edits
 from gpuhook.dra.claims.driver_state import DriverState
 from gpuhook.dra.claims.settings.claim_settings import NodeSharing
-from gpuhook.dra.pool.pool_device import Pool, PoolDevice
+from gpuhook.dra.pool.node_pool import node_pool
+from gpuhook.dra.pool.pool_device import Pool
 from gpuhook.dra.pool.sharing_form import SharingForms, sharing_forms
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.device_plugin.config.launch_options import Launch
-    from gpuhook.vendors.plugin.vendor_device import Device
     from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 _NO_SPEC: Spec = {"cdiVersion": "0.5.0", "devices": []}
@@ -125,9 +125,7 @@ class NodeView:
         hook: plugin_specs.Hook,
     ) -> tuple[DriverState, list[str]]:
         """Return the state for a vendor's part, and warnings."""
-        found = (form.device for form in sharing.forms.forms.values())
-        own_devices = (one for one in found if one.domain == part.domain)
-        pool = _pool(part, own_devices, self._launch.node_name)
+        pool = node_pool(part, sharing.forms, self._launch.node_name, self._launch.host_root)
         warnings: list[str] = []
         trouble = part.trouble or part.files_trouble
         if part.error is not None:
@@ -144,9 +142,3 @@ class NodeView:
                 trouble = error.message
         token = snapshot.tokens.get(part.domain, "")
         return DriverState(pool, spec, token, trouble, sharing), warnings
-
-
-def _pool(part: VendorPart, devices: Iterable[Device], node: str) -> Pool:
-    vendor = vendor_of_resource(part.domain)
-    found = tuple(PoolDevice(f"gpu-{one.index}".replace(":", "-"), one) for one in devices)
-    return Pool(vendor.dra_driver, node, found)

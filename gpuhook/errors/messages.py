@@ -1058,4 +1058,25 @@ check the driver of the GPUs with gpuhook doctor
 GH2609 UsageError
 the DRA driver cannot start: {reason}
 {hint}
+GH2610 HostError
+device {device} cannot be in a ResourceSlice: {reason}
+the other devices are published; report the device with `gpuhook support-bundle`
+GH2611 HostError
+the API server (Kubernetes {version}) does not serve ResourceSlices, resource.k8s.io
+use Kubernetes 1.34 or newer; 1.32 and 1.33 need the feature gate DynamicResourceAllocation and --runtime-config=resource.k8s.io/v1beta1=true
+GH2620 FileError
+claim {claim}: {problems}
+{hint}
+GH2621 RefusedError
+claim {claim} cannot share {device}: {what} would be {value}, and claim {other} uses {held}
+give both claims the same parameters, set them in the device class only, or use another GPU
+GH2622 HostError
+claim {claim}: nothing on this node enforces the memory limit of {limit} on {device}: {reason}
+{hint}
+GH2623 HostError
+claim {claim}: the {what} of {device} is not set: {reason}
+{hint}
+GH2624 HostError
+the status of claim {claim} is not written: {reason}
+give the driver's service account the verbs of https://github.com/gpuhook/gpuhook/blob/main/docs/dra.md; claims work without it
 """
