@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -231,9 +230,7 @@ def test_a_claim_that_cannot_be_prepared_leaves_nothing(world: World, case: str)
         ("consumedCapacity", "10Gi"),
     ],
 )
-def test_an_invalid_field_of_the_allocation_is_named(
-    world: World, key: str, value: object
-) -> None:
+def test_an_invalid_field_of_the_allocation_is_named(world: World, key: str, value: object) -> None:
     world.server.add(allocated(A, {**result("gpu-0"), key: value}))
     with refused("GH2603", "status.allocation.devices.results[0]"):
         world.prepare(A)
@@ -354,5 +351,3 @@ def test_thousands_of_changes_are_written_together(world: World) -> None:
     found = in_threads(*(partial(world.prepare, name) for name in names))
     assert not [one for one in found if isinstance(one, Exception)]
     assert len(world.prepared()) == 64
-
-
