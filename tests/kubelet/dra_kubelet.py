@@ -55,9 +55,7 @@ def call(
 
 def connect(path: str | Path) -> grpc.Channel:
     """Return a connection to a socket."""
-    return grpc.insecure_channel(
-        services.target(str(path)), options=list(services.CHANNEL_OPTIONS)
-    )
+    return grpc.insecure_channel(services.target(str(path)), options=list(services.CHANNEL_OPTIONS))
 
 
 class DraKubelet:
