@@ -136,6 +136,9 @@ class NodeView:
                 own = {one.device.uuid: one.device for one in pool.devices}
                 host_root = self._launch.host_root
                 spec, more = plugin_specs.describe(part, own.values(), hook, host_root)
+                # Wrapper and hook know the node's devices, and the driver's library, by this spec.
+                directory = None if snapshot.is_dump else self._launch.cdi_directory
+                plugin_specs.write(spec, directory)
                 spec = claim_edits.with_hook(spec, part.domain, hook.path)
                 warnings += more
             except GpuhookError as error:

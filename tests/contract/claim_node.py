@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuhook.apply.spec import oci_spec
+from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.device_plugin.config import config_reader
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.launch_options import Launch
@@ -25,6 +27,7 @@ from gpuhook.dra.node_view import NodeView
 from gpuhook.dra.pool.pool_device import SLOTS
 from gpuhook.host import documents
 from gpuhook.vendors.catalogue import vendor_of_resource
+from tests.contract.bundles import Bundle
 from tests.kubelet.allocated_claims import allocated, named, result, uid_of
 from tests.unit.dra.claims.claims_world import MemoryServer, Statuses
 
@@ -138,3 +141,25 @@ def install_mps(place: Path) -> None:
     place.mkdir(exist_ok=True)
     source = Path(__file__).parent.parent / "simulated/mps_control.py"
     shutil.copy(source, place / "nvidia-cuda-mps-control")
+
+
+def given(
+    made: Bundle, node: ClaimNode, *claims: ClaimName, root: str = "", hook_env: Sequence[str] = ()
+) -> Bundle:
+    """Apply the CDI devices of claims to a container, as an engine does.
+
+    `hook_env` is added to the variables of the hooks, which on a node need none; `root` has the
+    device nodes, instead of this machine.
+    """
+    config = made.config()
+    for claim in claims:
+        spec: Any = node.spec(claim)
+        devices = [one["containerEdits"] for one in spec["devices"]]
+        edits = merged([spec.get("containerEdits", {}), *devices])
+        for hook in edits.get("hooks", ()):
+            hook["env"] = [*hook.get("env", ()), *hook_env]
+        for one in edits.get("deviceNodes", ()):
+            one.setdefault("hostPath", f"{root}{one['path']}")
+        oci_spec.apply(config, edits)
+    made.write(config)
+    return made

@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 
-from gpuhook.apply.spec import oci_spec
-from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.device_plugin import reconcile
 from gpuhook.device_plugin.config.launch_options import Launch
-from gpuhook.dra.claims.claim import ClaimName
 from gpuhook.request.memory_request import MIB
 from tests.contract.bundles import Bundle, Bundles
-from tests.contract.claim_node import OWN, ClaimNode
+from tests.contract.claim_node import OWN, ClaimNode, given
 from tests.contract.installation import Installation
 from tests.contract.limiting import LIMIT, enforced_limits, entry, uuid
 from tests.contract.live import WAIT, Live, started
@@ -38,7 +35,12 @@ def start(mine: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """
     monkeypatch.setattr(reconcile, "missing_driver_limits", lambda *_: ("", ""))
     node = mine.node
-    launch = Launch(host_root=node.host_root, nvml_library=node.nvml_library, node_name="node1")
+    launch = Launch(
+        host_root=node.host_root,
+        nvml_library=node.nvml_library,
+        cdi_directory=str(tmp_path / "cdi"),
+        node_name="node1",
+    )
     flags = f"""flags:
   nvidiaDriverRoot: {node.driver_root}
   nvidiaDevRoot: {node.dev_root}
@@ -48,17 +50,6 @@ def start(mine: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         return ClaimNode(tmp_path / "driver", launch, text.replace("flags:", flags))
 
     return make
-
-
-def given(made: Bundle, node: ClaimNode, *claims: ClaimName) -> Bundle:
-    """Apply the CDI devices of claims to a container, as an engine does."""
-    config = made.config()
-    for claim in claims:
-        spec: Any = node.spec(claim)
-        devices = [one["containerEdits"] for one in spec["devices"]]
-        oci_spec.apply(config, merged([spec.get("containerEdits", {}), *devices]))
-    made.write(config)
-    return made
 
 
 def start_container(made: Bundle, mine: Installation, engine: str, way: str) -> Any:

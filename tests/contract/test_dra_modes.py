@@ -78,6 +78,7 @@ def start(
         node_driver_root=node.driver_root,
         node_dev_root=node.dev_root,
         nvml_library=node.nvml_library,
+        cdi_directory=str(tmp_path / "cdi"),
         node_name="node1",
     )
     return lambda text=TEXT: ClaimNode(tmp_path, launch, text.format(root=root))
