@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.health.recovery_evidence import boot_id
 from gpuhook.dra.api import dra_services
 from gpuhook.dra.claims.checkpoint import recovery
-from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
+from gpuhook.dra.claims.checkpoint.checkpoint_file import NAME, Checkpoint
 from gpuhook.dra.claims.claim_calls import ClaimCalls
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
@@ -17,6 +18,7 @@ from gpuhook.dra.claims.preparation import Preparation
 from gpuhook.dra.kubelet import socket_paths
 from gpuhook.dra.kubelet.driver_services import ClaimService, RegistrationService
 from gpuhook.dra.kubelet.driver_sockets import DriverSockets
+from gpuhook.dra.slices.slice_publisher import SlicePublisher
 from gpuhook.host.logs import logger
 
 TYPE_CHECKING = False
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from gpuhook.dra.claims.driver_state import DriverState
     from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.dra_options import DraLaunch
+
+_AFTER_BUG = 60.0  # seconds
+_PUBLISHER_TIMEOUT = 1.0
 
 
 class Driver:
@@ -68,7 +73,10 @@ class Driver:
             modes=modes,
             status=status,
         )
+        self._trouble = ""
         self._mark: recovery.RunningMark | None = None
+        self._publisher = SlicePublisher(server, name, plugin.node_name, logger())
+        self._publishing: asyncio.Task[None] | None = None
         versions = map(dra_services.supported, dra_services.VERSIONS)
         self._sockets = DriverSockets(
             self.paths,
@@ -77,14 +85,23 @@ class Driver:
         )
 
     @staticmethod
-    def has_checkpoint(launch: DraLaunch, name: str) -> bool:
-        """Return whether a driver of this name has run here: its claims may have to be ended."""
-        return os.path.isdir(os.path.join(launch.kubelet_root, "plugins", name))
+    def has_run(launch: DraLaunch, name: str) -> bool:
+        """Return whether a driver of this name has run here: its claims may have to end."""
+        return os.path.exists(os.path.join(launch.kubelet_root, "plugins", name, NAME))
 
     async def start(self) -> None:
         """Complete what drivers before have begun, and serve. Raises OSError and GpuhookError."""
         await daemon_thread.begin(self._recover, "gpuhook-recovery")
         await self._sockets.start()
+        self._publishing = asyncio.create_task(self._publish())
+
+    async def _publish(self) -> None:
+        while True:
+            try:
+                await self._publisher.run()
+            except Exception as error:  # a bug must not end the driver
+                logger().error("failed", driver=self.name, exc_info=error)
+                await asyncio.sleep(_AFTER_BUG)
 
     def _recover(self) -> None:
         os.makedirs(self.paths.directory, 0o750, exist_ok=True)
@@ -100,12 +117,17 @@ class Driver:
 
     async def update(self, state: DriverState) -> None:
         """Use a new state of the node for claims, and for the devices in the cluster."""
-        if state.trouble:
+        self._publisher.publish(state.pool)
+        if state.trouble not in ("", self._trouble):
             logger().warning("no device can be used", driver=self.name, reason=state.trouble)
+        self._trouble = state.trouble
         await daemon_thread.begin(lambda: self.claims.refresh(state), "gpuhook-specs")
 
     async def end(self) -> None:
         """Stop serving. Claims and the devices in the cluster remain for the next driver."""
         await self._sockets.end()
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.wait({self._publishing}, timeout=_PUBLISHER_TIMEOUT)
         if self._mark is not None:
             self._mark.close()

@@ -29,7 +29,7 @@ from gpuhook.dra.node_view import NodeView
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.error_text import worded
 from gpuhook.host.logs import logger
-from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.catalogue import vendor_of_resource, vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.dra_options import DraLaunch
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 _NOTIFIER_TIMEOUT = 1.0  # seconds
 
@@ -102,6 +103,7 @@ class Drivers:
         self._modes = DeviceModes(policies, MpsService(), self._shares)
         self._status = ClaimStatus(server)
         self._reported: set[str] = set()  # warnings and errors of the last turn
+        self._seen: set[str] = set()  # those of this turn
         plugin = launch.plugin
         self._metrics = MetricsService(
             self._counters, self._notifier, plugin.pod_resources_socket, plugin.host_root
@@ -113,6 +115,7 @@ class Drivers:
     async def keep(self) -> None:
         """Run a turn for each reason until Reason.STOP."""
         self._watch.start(lambda: None)
+        await self._start_known()
         reasons = frozenset({Reason.NODE})
         while Reason.STOP not in reasons:
             if not await self._turn(reasons):
@@ -128,6 +131,7 @@ class Drivers:
 
     async def _turn(self, reasons: frozenset[Reason]) -> bool:
         """Run a turn, and return whether to continue; failures are logged, and retried later."""
+        self._reported, self._seen = self._seen, set()
         if Reason.CONFIGURATION in reasons:
             self._reread()
         work = asyncio.ensure_future(self._update())
@@ -178,18 +182,25 @@ class Drivers:
         await self._metrics.update(configuration.own.metrics, snapshot, (), {})
         for warning in self._view.warnings:
             self._warn(warning)
-        present = {part.domain for part in snapshot.parts if part.has_hardware}
-        for vendor in vendors():
-            name, domain = vendor.dra_driver, vendor.domain
-            is_known = domain in present or Driver.has_checkpoint(self._launch, name)
-            if is_known and domain not in self._drivers:
-                await self._start(domain, name)
+        for part in snapshot.parts:
+            if part.has_hardware:
+                await self._start(vendor_of_resource(part.domain))
         await self._set_modes(configuration, snapshot)
         await asyncio.gather(
             *(driver.update(self._view.state(domain)) for domain, driver in self._drivers.items())
         )
 
-    async def _start(self, domain: str, name: str) -> None:
+    async def _start_known(self) -> None:
+        """Start the drivers that have run here: a driver of GPUs may hang, and claims must end."""
+        for vendor in vendors():
+            if Driver.has_run(self._launch, vendor.dra_driver):
+                await self._start(vendor)
+
+    async def _start(self, vendor: Vendor) -> None:
+        """Start the driver of a vendor unless it runs; a failure is logged, and retried later."""
+        domain, name = vendor.domain, vendor.dra_driver
+        if domain in self._drivers:
+            return
         current = partial(self._view.current, domain)
         driver = Driver(
             name,
@@ -200,26 +211,37 @@ class Drivers:
             modes=self._modes,
             status=self._status,
         )
-        await driver.start()
         self._drivers[domain] = driver
+        try:
+            await driver.start()
+        except (GpuhookError, OSError) as error:
+            del self._drivers[domain]
+            self._report(worded(error))
+            self._watch.schedule_retry()
 
     def _shares(self) -> list[DeviceShare]:
         """Return the shares of all prepared claims."""
         return [share for driver in list(self._drivers.values()) for share in driver.shares()]
 
     async def _set_modes(self, configuration: Configuration, snapshot: NodeSnapshot) -> None:
-        """Set the modes of devices that the file and prepared claims need."""
+        """Set the modes of devices that the file and prepared claims need.
+
+        Not while the claims of a driver are unknown: their modes must remain.
+        """
+        known = (one for one in vendors() if Driver.has_run(self._launch, one.dra_driver))
+        if not all(one.domain in self._drivers for one in known):
+            return
         root = configuration.flags.mps_root
         use = partial(self._modes.use, self._view.forms, root, snapshot)
         for error in await daemon_thread.begin(use, "gpuhook-modes"):
             self._report(error)
 
     def _report(self, error: GpuhookError) -> None:
+        self._seen.add(error.message)
         if error.message not in self._reported:
-            self._reported.add(error.message)
             self._notifier.report_fault("DriverFault", error)
 
     def _warn(self, warning: str) -> None:
+        self._seen.add(warning)
         if warning not in self._reported:
-            self._reported.add(warning)
             logger().warning(warning)

@@ -17,9 +17,9 @@ from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.dra.claims import claim_edits
 from gpuhook.dra.claims.driver_state import DriverState
 from gpuhook.dra.claims.settings.claim_settings import NodeSharing
-from gpuhook.dra.pool.node_pool import node_pool
+from gpuhook.dra.pool import node_pool, sharing_form
 from gpuhook.dra.pool.pool_device import Pool
-from gpuhook.dra.pool.sharing_form import SharingForms, sharing_forms
+from gpuhook.dra.pool.sharing_form import SharingForms
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource
 
@@ -70,12 +70,17 @@ class NodeView:
 
     def state(self, domain: str) -> DriverState:
         """Return the last state of a vendor."""
+        title = vendor_of_resource(domain).title
+        return self._last(domain, f"the node has no GPU of {title}")
+
+    def _last(self, domain: str, trouble: str) -> DriverState:
+        """Return the last state of a vendor, else one with this trouble."""
         found = self._view.states.get(domain)
         if found is not None:
             return found
-        vendor = vendor_of_resource(domain)
-        pool = Pool(vendor.dra_driver, self._launch.node_name)
-        return DriverState(pool, _NO_SPEC, trouble=f"the node has no GPU of {vendor.title}")
+        driver = vendor_of_resource(domain).dra_driver
+        pool = Pool(driver, self._launch.node_name, reason=trouble)
+        return DriverState(pool, _NO_SPEC, trouble=trouble)
 
     def current(self, domain: str) -> DriverState:
         """Return the state of a vendor, read again if its driver or devices have changed."""
@@ -92,8 +97,15 @@ class NodeView:
         snapshot = node_snapshot.take(self._launch, configuration)
         snapshot = node_snapshot.with_lost(snapshot, self._view.snapshot)
         hook = plugin_specs.hook(configuration.flags)
-        sharing = self._sharing(configuration, snapshot)
-        warnings = [*snapshot.failures, *filter(None, [hook.warning]), *sharing.forms.warnings]
+        warnings = [*snapshot.failures, *filter(None, [hook.warning])]
+        try:
+            sharing = self._sharing(configuration, snapshot)
+        except GpuhookError as error:  # the configuration does not fit the node
+            warnings.append(f"{error.code}: {error.message}; {error.hint}")
+            last = {one.domain: self._last(one.domain, error.message) for one in snapshot.parts}
+            self._view = _View(configuration, snapshot, last, tuple(warnings), self.forms)
+            return snapshot
+        warnings += sharing.forms.warnings
         states = {}
         for part in snapshot.parts:
             states[part.domain], more = self._state(part, sharing, snapshot, hook)
@@ -106,7 +118,7 @@ class NodeView:
         """Return how claims share the devices; raises the faults of sharing_forms()."""
         if not snapshot.parts:
             return NodeSharing(configuration=configuration)
-        forms = sharing_forms(configuration, *snapshot.inventories)
+        forms = sharing_form.sharing_forms(configuration, *snapshot.inventories)
         unenforced = {
             part.domain: reconcile.missing_driver_limits(part.domain, self._launch, snapshot)
             for part in snapshot.parts
@@ -125,7 +137,9 @@ class NodeView:
         hook: plugin_specs.Hook,
     ) -> tuple[DriverState, list[str]]:
         """Return the state for a vendor's part, and warnings."""
-        pool = node_pool(part, sharing.forms, self._launch.node_name, self._launch.host_root)
+        host_root, node = self._launch.host_root, self._launch.node_name
+        place = None if snapshot.is_dump else host_root
+        pool = node_pool.node_pool(part, sharing.forms, node, place)
         warnings: list[str] = []
         trouble = part.trouble or part.files_trouble
         if part.error is not None:
@@ -134,11 +148,9 @@ class NodeView:
         if not trouble:
             try:
                 own = {one.device.uuid: one.device for one in pool.devices}
-                host_root = self._launch.host_root
                 spec, more = plugin_specs.describe(part, own.values(), hook, host_root)
                 # Wrapper and hook know the node's devices, and the driver's library, by this spec.
-                directory = None if snapshot.is_dump else self._launch.cdi_directory
-                plugin_specs.write(spec, directory)
+                plugin_specs.write(spec, None if place is None else self._launch.cdi_directory)
                 spec = claim_edits.with_hook(spec, part.domain, hook.path)
                 warnings += more
             except GpuhookError as error:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuhook.dra.claims.claim import ClaimName
+from tests.cluster_api.cluster_server import Cluster
 
 Document = dict[str, Any]
 
@@ -43,3 +44,9 @@ def allocated(
         "spec": {"devices": {"requests": [{"name": one, "exactly": exactly} for one in requests]}},
         "status": {"allocation": {"devices": devices}, **status},
     }
+
+
+def stored(cluster: Cluster, name: str, *results: Document, **more: Any) -> ClaimName:
+    """Add a claim to the API server, and return it with the UID that the server gives it."""
+    made = cluster.store.add(allocated(named(name), *results, **more))
+    return ClaimName("default", name, made["metadata"]["uid"])

@@ -6,11 +6,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuhook.dra.claims.settings.claim_settings import NodeSharing
+from gpuhook.dra.slices import server_features
+from gpuhook.dra.slices.server_features import ServerFeatures
+from gpuhook.dra.slices.server_form import server_form
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
-    from gpuhook.dra.pool.pool_device import Pool
+    from gpuhook.dra.pool.pool_device import Pool, PoolDevice
+
+_WITHOUT_SHARES = ServerFeatures().without([server_features.SHARES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +31,10 @@ class DriverState:
     token: str = ""
     trouble: str = ""
     sharing: NodeSharing = field(default_factory=NodeSharing)
+
+    def device(self, name: str) -> PoolDevice | None:
+        """Return the device with this name, also one of a GPU that has a device for each slot."""
+        found = self.pool.device(name)
+        if found is None:
+            found = server_form(self.pool, _WITHOUT_SHARES).device(name)
+        return found

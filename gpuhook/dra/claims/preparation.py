@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Spec
     from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
-    from gpuhook.dra.claims.claim import AllocatedDevice, Claim, ClaimName
+    from gpuhook.dra.claims.claim import Claim, ClaimName
     from gpuhook.dra.claims.claim_reader import ClaimReader
     from gpuhook.dra.claims.claim_spec import ClaimSpecs
     from gpuhook.dra.claims.claim_status import ClaimStatus
     from gpuhook.dra.claims.device_modes import DeviceModes
     from gpuhook.dra.claims.driver_state import DriverState
     from gpuhook.dra.claims.prepared_claim import PreparedDevice
-    from gpuhook.dra.pool.pool_device import PoolDevice
 
     Step = Callable[[str], None]  # notes what a call waits for
 
@@ -130,7 +129,7 @@ class Preparation:
         """Return the intent for a claim; raises GH2605."""
         held = []
         for result in claim.devices:
-            found = state.pool.device(result.device)
+            found = state.device(result.device)
             if found is None:
                 pool = state.pool.name
                 raise fault("GH2605", claim=claim.name, device=result.device, pool=pool)
@@ -146,7 +145,8 @@ class Preparation:
             self._modes.set(complete.shares)
             self.specs.write(complete, self._spec(complete, state))
             self.checkpoint.change(lambda claims: _put(complete, claims))
-            self._status.put(complete, [_found(state, one) for one in complete.claim.devices])
+            found = (state.device(one.device) for one in complete.claim.devices)
+            self._status.put(complete, [one for one in found if one is not None])
         except BaseException:
             with suppress(GpuhookError, OSError):
                 self._undo(uid)
@@ -179,15 +179,12 @@ class Preparation:
                 self.checkpoint.change(lambda claims: _put(new, claims))
 
 
-def _found(state: DriverState, result: AllocatedDevice) -> PoolDevice:
-    return next(one for one in state.pool.devices if one.name == result.device)
-
-
 def _shared(
     intent: PreparedClaim, state: DriverState, claims: Mapping[str, PreparedClaim]
 ) -> PreparedClaim:
     """Return an intent with its shares; raises GH2620 to GH2622."""
-    devices = {one.name: one for one in state.pool.devices}
+    names = dict.fromkeys(one.device for one in intent.claim.devices)
+    devices = {name: found for name in names if (found := state.device(name)) is not None}
     held = [share for one in claims.values() for share in one.shares]
     shares = claim_shares.claim_shares(intent.claim, devices, state.sharing, held)
     return replace(intent, shares=shares)

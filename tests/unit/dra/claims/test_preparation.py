@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -193,7 +194,7 @@ def test_results_of_other_drivers_and_nodes_are_not_ours(world: World) -> None:
         world.prepare(B)
 
 
-BAD = {
+BAD: dict[str, tuple[str, Callable[[World], object]]] = {
     "missing": ("GH2600", lambda world: world.server.claims.clear()),
     "created again": (
         "GH2601",

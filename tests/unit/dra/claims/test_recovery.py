@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def changed_body(data: bytes) -> bytes:
     return data.replace(b"gpu-0", b"gpu-7")
 
 
-DAMAGE = {
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"",
     "truncated": lambda data: data[: len(data) // 2],
     "without body": lambda data: data.partition(b"\n")[0],
