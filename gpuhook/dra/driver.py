@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.metrics.counters import Counters
+    from gpuhook.dra.claims.claim_status import ClaimStatus
+    from gpuhook.dra.claims.device_modes import DeviceModes
     from gpuhook.dra.claims.driver_state import DriverState
+    from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.dra_options import DraLaunch
     from gpuhook.dra.health.health_stream import HealthStream
 
@@ -55,6 +58,8 @@ class Driver:
         current: Callable[[], DriverState],
         *,
         health: HealthStream,
+        modes: DeviceModes,
+        status: ClaimStatus,
     ) -> None:
         """Raise GH1822 if the kubelet's directories have too long paths."""
         plugin = launch.plugin
@@ -77,6 +82,8 @@ class Driver:
             self._specs,
             current,
             require_free=holders.require_free,
+            modes=modes,
+            status=status,
         )
         self._trouble = ""
         self._mark: recovery.RunningMark | None = None
@@ -84,10 +91,10 @@ class Driver:
         self._publishing: asyncio.Task[None] | None = None
         versions = [*map(dra_services.supported, dra_services.VERSIONS), *health.names]
         self._registration = RegistrationService(name, self.paths.service, versions, counters)
-        status = StatusService(self._status)
+        state = StatusService(self._state)
         self._sockets = DriverSockets(
             self.paths,
-            ClaimService(name, ClaimCalls(self.claims), counters, (health, status)),
+            ClaimService(name, ClaimCalls(self.claims), counters, (health, state)),
             self._registration,
         )
 
@@ -118,6 +125,10 @@ class Driver:
         )
         self._mark.share()
 
+    def shares(self) -> list[DeviceShare]:
+        """Return the shares of the claims in the checkpoint; raises OSError and DamagedError."""
+        return [share for one in self._checkpoint.claims().values() for share in one.shares]
+
     async def update(self, state: DriverState) -> None:
         """Use a new state of the node for claims, and for the devices in the cluster."""
         self._publisher.publish(state.pool)
@@ -126,7 +137,7 @@ class Driver:
         self._trouble = state.trouble
         await daemon_thread.begin(lambda: self.claims.refresh(state), "gpuhook-specs")
 
-    def _status(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         """Return the state for `gpuhook dra status`."""
         return {
             "registration": self._registration.outcome,

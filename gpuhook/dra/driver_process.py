@@ -17,10 +17,15 @@ from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.active_config import load
 from gpuhook.device_plugin.api_server.api_clients import ApiClients
 from gpuhook.device_plugin.change_watch import ChangeWatch
+from gpuhook.device_plugin.gpu_policies import saved_policies
+from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
 from gpuhook.device_plugin.metrics.counters import Counters
 from gpuhook.device_plugin.metrics.metrics_service import MetricsService
+from gpuhook.device_plugin.mps.mps_service import MpsService
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.triggers import Reason, Triggers
+from gpuhook.dra.claims.claim_status import ClaimStatus
+from gpuhook.dra.claims.device_modes import DeviceModes
 from gpuhook.dra.driver import Driver
 from gpuhook.dra.health.pool_health import PoolHealth
 from gpuhook.dra.node_view import NodeView
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.config_source import LoadedConfig
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+    from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.dra_options import DraLaunch
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
@@ -98,6 +104,9 @@ class Drivers:
         self._notifier = Notifier(logger(), clients.events)
         self._view = NodeView(launch.plugin)
         self._drivers: dict[str, Driver] = {}  # by domain of the vendor
+        policies = PolicyService(launch.plugin.host_root, saved_policies.CLAIMS_FILE)
+        self._modes = DeviceModes(policies, MpsService(), self._shares)
+        self._status = ClaimStatus(server)
         self._reported: set[str] = set()  # warnings and errors of the last turn
         self._seen: set[str] = set()  # those of this turn
         plugin = launch.plugin
@@ -193,6 +202,7 @@ class Drivers:
         for part in snapshot.parts:
             if part.has_hardware:
                 await self._start(vendor_of_resource(part.domain))
+        await self._set_modes(configuration, snapshot)
         await self._offer()
 
     async def _snapshot(self, configuration: Configuration) -> NodeSnapshot:
@@ -233,7 +243,16 @@ class Drivers:
             return
         current = partial(self._view.current, domain)
         health = self._health.stream(name)
-        driver = Driver(name, self._launch, self._server, self._counters, current, health=health)
+        driver = Driver(
+            name,
+            self._launch,
+            self._server,
+            self._counters,
+            current,
+            modes=self._modes,
+            status=self._status,
+            health=health,
+        )
         self._drivers[domain] = driver
         try:
             await driver.start()
@@ -241,6 +260,23 @@ class Drivers:
             del self._drivers[domain]
             self._report(worded(error))
             self._watch.schedule_retry()
+
+    def _shares(self) -> list[DeviceShare]:
+        """Return the shares of all prepared claims."""
+        return [share for driver in list(self._drivers.values()) for share in driver.shares()]
+
+    async def _set_modes(self, configuration: Configuration, snapshot: NodeSnapshot) -> None:
+        """Set the modes of devices that the file and prepared claims need.
+
+        Not while the claims of a driver are unknown: their modes must remain.
+        """
+        known = (one for one in vendors() if Driver.has_run(self._launch, one.dra_driver))
+        if not all(one.domain in self._drivers for one in known):
+            return
+        root = configuration.flags.mps_root
+        use = partial(self._modes.use, self._view.forms, root, snapshot)
+        for error in await daemon_thread.begin(use, "gpuhook-modes"):
+            self._report(error)
 
     def _report(self, error: GpuhookError) -> None:
         self._seen.add(error.message)

@@ -1064,6 +1064,21 @@ the other devices are published; report the device with `gpuhook support-bundle`
 GH2611 HostError
 the API server (Kubernetes {version}) does not serve ResourceSlices, resource.k8s.io
 use Kubernetes 1.34 or newer; 1.32 and 1.33 need the feature gate DynamicResourceAllocation and --runtime-config=resource.k8s.io/v1beta1=true
+GH2620 FileError
+claim {claim}: {problems}
+{hint}
+GH2621 RefusedError
+claim {claim} cannot share {device}: {what} would be {value}, and claim {other} uses {held}
+give both claims the same parameters, set them in the device class only, or use another GPU
+GH2622 HostError
+claim {claim}: nothing on this node enforces the memory limit of {limit} on {device}: {reason}
+{hint}
+GH2623 HostError
+claim {claim}: the {what} of {device} is not set: {reason}
+{hint}
+GH2624 HostError
+the status of claim {claim} is not written: {reason}
+give the driver's service account the verbs of https://github.com/gpuhook/gpuhook/blob/main/docs/dra.md; claims work without it
 GH2640 RefusedError
 claim {claim} cannot have {device}: {holder} has it from the device plugin ({unit})
 delete that pod, or keep the GPU out of one of both: gpuhook.excludeDevices

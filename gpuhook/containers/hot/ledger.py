@@ -11,6 +11,9 @@ entries of such containers: a reader can be in a pod that has the ledger mounted
 
 `identities` has by path which device a node is of, if the vendor's nodes can change devices.
 
+A container with devices of claims (Dynamic Resource Allocation) has `claims`: an object for each
+device, with its "namespace", "claim", "request", "device", and its "share" if the device is shared.
+
 If memory is limited, `memory` is a list with an object for each device:
 
     device     as in the grant: a UUID, a PCI address, the name of a partition
