@@ -10,7 +10,7 @@ from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.health.recovery_evidence import boot_id
 from gpuhook.dra.api import dra_services
 from gpuhook.dra.claims.checkpoint import recovery
-from gpuhook.dra.claims.checkpoint.checkpoint_file import NAME, Checkpoint
+from gpuhook.dra.claims.checkpoint.checkpoint_file import NAME, ClaimCheckpoint
 from gpuhook.dra.claims.claim_calls import ClaimCalls
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
@@ -42,7 +42,7 @@ _AFTER_BUG = 60.0  # seconds
 _PUBLISHER_TIMEOUT = 1.0
 
 
-class Driver:
+class NodeDriver:
     """A driver that serves the kubelet; it is made in the event loop.
 
     `current` returns the node's state, and may block. `health` is the service of the devices'
@@ -71,7 +71,7 @@ class Driver:
             launch.pod_uid,
         )
         boot = boot_id(plugin.host_root) or ""
-        self._checkpoint = Checkpoint(self.paths.directory, boot)
+        self._checkpoint = ClaimCheckpoint(self.paths.directory, boot)
         self._specs = ClaimSpecs(plugin.cdi_directory, name, boot)
         self._reader = ClaimReader(server, name, plugin.node_name)
         holders = PluginHolders(launch.kubelet_root, plugin.pod_resources_socket)

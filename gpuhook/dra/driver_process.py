@@ -26,7 +26,7 @@ from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.dra.claims.claim_status import ClaimStatus
 from gpuhook.dra.claims.device_modes import DeviceModes
-from gpuhook.dra.driver import Driver
+from gpuhook.dra.driver import NodeDriver
 from gpuhook.dra.health.pool_health import PoolHealth
 from gpuhook.dra.node_view import NodeView
 from gpuhook.errors import GpuhookError, fault
@@ -103,7 +103,7 @@ class Drivers:
         self._counters = Counters()
         self._notifier = Notifier(logger(), clients.events)
         self._view = NodeView(launch.plugin)
-        self._drivers: dict[str, Driver] = {}  # by domain of the vendor
+        self._drivers: dict[str, NodeDriver] = {}  # by domain of the vendor
         policies = PolicyService(launch.plugin.host_root, saved_policies.CLAIMS_FILE)
         self._modes = DeviceModes(policies, MpsService(), self._shares)
         self._status = ClaimStatus(server)
@@ -233,7 +233,7 @@ class Drivers:
     async def _start_known(self) -> None:
         """Start the drivers that have run here: a driver of GPUs may hang, and claims must end."""
         for vendor in vendors():
-            if Driver.has_run(self._launch, vendor.dra_driver):
+            if NodeDriver.has_run(self._launch, vendor.dra_driver):
                 await self._start(vendor)
 
     async def _start(self, vendor: Vendor) -> None:
@@ -243,7 +243,7 @@ class Drivers:
             return
         current = partial(self._view.current, domain)
         health = self._health.stream(name)
-        driver = Driver(
+        driver = NodeDriver(
             name,
             self._launch,
             self._server,
@@ -270,7 +270,7 @@ class Drivers:
 
         Not while the claims of a driver are unknown: their modes must remain.
         """
-        known = (one for one in vendors() if Driver.has_run(self._launch, one.dra_driver))
+        known = (one for one in vendors() if NodeDriver.has_run(self._launch, one.dra_driver))
         if not all(one.domain in self._drivers for one in known):
             return
         root = configuration.flags.mps_root

@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.health.recovery_evidence import boot_id
-from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint, DamagedError
+from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint, DamagedError
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
 from gpuhook.vendors.catalogue import vendors
 
@@ -34,7 +34,7 @@ class DriverFiles:
         self.directory = os.path.join(place.kubelet, "plugins", name)
         self.registry = os.path.join(place.kubelet, "plugins_registry")
         boot = boot_id(place.host_root) or ""
-        self.checkpoint = Checkpoint(self.directory, boot)
+        self.checkpoint = ClaimCheckpoint(self.directory, boot)
         self.specs = ClaimSpecs(place.cdi, name, boot)
 
     def sockets(self) -> list[str]:

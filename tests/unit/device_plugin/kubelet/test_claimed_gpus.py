@@ -15,7 +15,7 @@ from gpuhook.device_plugin.kubelet.claimed_gpus import ClaimedGpus
 from gpuhook.device_plugin.offer.offered_devices import Resource, UnitMemory
 from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.dra.claims.checkpoint import checkpoint_file
-from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
+from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint
 from gpuhook.dra.claims.claim import AllocatedDevice, Claim
 from gpuhook.dra.claims.prepared_claim import HeldDevice, PreparedClaim
 from gpuhook.dra.pool.pool_device import MEMORY
@@ -35,7 +35,7 @@ class Claims:
         (place / "proc/sys/kernel/random").mkdir(parents=True)
         (place / "plugins" / DRIVER).mkdir(parents=True)
         self.boot("boot-1")
-        self.checkpoint = Checkpoint(str(place / "plugins" / DRIVER), "boot-1")
+        self.checkpoint = ClaimCheckpoint(str(place / "plugins" / DRIVER), "boot-1")
         self.triggers = Triggers()
         self.plugin = self.started()
 
