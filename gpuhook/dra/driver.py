@@ -10,7 +10,7 @@ from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.health.recovery_evidence import boot_id
 from gpuhook.dra.api import dra_services
 from gpuhook.dra.claims.checkpoint import recovery
-from gpuhook.dra.claims.checkpoint.checkpoint_file import NAME, Checkpoint
+from gpuhook.dra.claims.checkpoint.checkpoint_file import NAME, ClaimCheckpoint
 from gpuhook.dra.claims.claim_calls import ClaimCalls
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
@@ -27,17 +27,16 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.metrics.counters import Counters
-    from gpuhook.dra.claims.claim_status import ClaimStatus
-    from gpuhook.dra.claims.device_modes import DeviceModes
     from gpuhook.dra.claims.driver_state import DriverState
     from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.dra_options import DraLaunch
+    from gpuhook.dra.node_services import NodeServices
 
 _AFTER_BUG = 60.0  # seconds
 _PUBLISHER_TIMEOUT = 1.0
 
 
-class Driver:
+class NodeDriver:
     """A driver that serves the kubelet. `current` returns the node's state, and may block."""
 
     def __init__(
@@ -48,8 +47,7 @@ class Driver:
         counters: Counters,
         current: Callable[[], DriverState],
         *,
-        modes: DeviceModes,
-        status: ClaimStatus,
+        services: NodeServices,
     ) -> None:
         """Raise GH1822 if the kubelet's directories have too long paths."""
         plugin = launch.plugin
@@ -61,7 +59,7 @@ class Driver:
             launch.pod_uid,
         )
         boot = boot_id(plugin.host_root) or ""
-        self._checkpoint = Checkpoint(self.paths.directory, boot)
+        self._checkpoint = ClaimCheckpoint(self.paths.directory, boot)
         self._specs = ClaimSpecs(plugin.cdi_directory, name, boot)
         self._reader = ClaimReader(server, name, plugin.node_name)
         self.claims = Preparation(
@@ -70,8 +68,8 @@ class Driver:
             self._checkpoint,
             self._specs,
             current,
-            modes=modes,
-            status=status,
+            modes=services.modes,
+            status=services.status,
         )
         self._trouble = ""
         self._mark: recovery.RunningMark | None = None

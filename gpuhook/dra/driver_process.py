@@ -15,16 +15,12 @@ from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.active_config import load
 from gpuhook.device_plugin.api_server.api_clients import ApiClients
 from gpuhook.device_plugin.change_watch import ChangeWatch
-from gpuhook.device_plugin.gpu_policies import saved_policies
-from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
 from gpuhook.device_plugin.metrics.counters import Counters
-from gpuhook.device_plugin.metrics.metrics_service import MetricsService
-from gpuhook.device_plugin.mps.mps_service import MpsService
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.triggers import Reason, Triggers
-from gpuhook.dra.claims.claim_status import ClaimStatus
-from gpuhook.dra.claims.device_modes import DeviceModes
-from gpuhook.dra.driver import Driver
+from gpuhook.dra.driver import NodeDriver
+from gpuhook.dra.node_services import NodeServices
 from gpuhook.dra.node_view import NodeView
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.error_text import worded
@@ -35,8 +31,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.config.config_source import LoadedConfig
-    from gpuhook.device_plugin.config.configuration import Configuration
-    from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.dra_options import DraLaunch
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
@@ -98,15 +92,18 @@ class Drivers:
         self._counters = Counters()
         self._notifier = Notifier(logger(), clients.events)
         self._view = NodeView(launch.plugin)
-        self._drivers: dict[str, Driver] = {}  # by domain of the vendor
-        policies = PolicyService(launch.plugin.host_root, saved_policies.CLAIMS_FILE)
-        self._modes = DeviceModes(policies, MpsService(), self._shares)
-        self._status = ClaimStatus(server)
+        self._drivers: dict[str, NodeDriver] = {}  # by domain of the vendor
+        self._snapshot = NodeSnapshot()
         self._reported: set[str] = set()  # warnings and errors of the last turn
         self._seen: set[str] = set()  # those of this turn
         plugin = launch.plugin
-        self._metrics = MetricsService(
-            self._counters, self._notifier, plugin.pod_resources_socket, plugin.host_root
+        self._services = NodeServices(
+            plugin,
+            self._loaded.configuration,
+            self._notifier,
+            self._counters,
+            server,
+            held=self._held,
         )
         self._watch = ChangeWatch(
             plugin, triggers, self._loaded.configuration.own.health.poll_interval
@@ -114,7 +111,7 @@ class Drivers:
 
     async def keep(self) -> None:
         """Run a turn for each reason until Reason.STOP."""
-        self._watch.start(lambda: None)
+        self._watch.start(self._on_poll)
         await self._start_known()
         reasons = frozenset({Reason.NODE})
         while Reason.STOP not in reasons:
@@ -126,7 +123,7 @@ class Drivers:
         """Stop the drivers; what they have prepared and published remains."""
         self._watch.stop()
         await asyncio.gather(*(one.end() for one in self._drivers.values()), return_exceptions=True)
-        await self._metrics.end()
+        await self._services.end()
         await self._notifier.end(_NOTIFIER_TIMEOUT)
 
     async def _turn(self, reasons: frozenset[Reason]) -> bool:
@@ -134,7 +131,9 @@ class Drivers:
         self._reported, self._seen = self._seen, set()
         if Reason.CONFIGURATION in reasons:
             self._reread()
-        work = asyncio.ensure_future(self._update())
+        work = asyncio.ensure_future(
+            self._set_modes() if reasons == {Reason.DAEMON} else self._update()
+        )
         while not work.done():
             stop = asyncio.ensure_future(self._triggers.urgent())
             await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -179,13 +178,14 @@ class Drivers:
             self._watch.clear_retry()
         else:
             self._watch.schedule_retry()
-        await self._metrics.update(configuration.own.metrics, snapshot, (), {})
+        self._snapshot = snapshot
+        await self._services.update(configuration, snapshot, self._view.forms)
         for warning in self._view.warnings:
             self._warn(warning)
         for part in snapshot.parts:
             if part.has_hardware:
                 await self._start(vendor_of_resource(part.domain))
-        await self._set_modes(configuration, snapshot)
+        await self._set_modes()
         await asyncio.gather(
             *(driver.update(self._view.state(domain)) for domain, driver in self._drivers.items())
         )
@@ -193,7 +193,7 @@ class Drivers:
     async def _start_known(self) -> None:
         """Start the drivers that have run here: a driver of GPUs may hang, and claims must end."""
         for vendor in vendors():
-            if Driver.has_run(self._launch, vendor.dra_driver):
+            if NodeDriver.has_run(self._launch, vendor.dra_driver):
                 await self._start(vendor)
 
     async def _start(self, vendor: Vendor) -> None:
@@ -202,14 +202,8 @@ class Drivers:
         if domain in self._drivers:
             return
         current = partial(self._view.current, domain)
-        driver = Driver(
-            name,
-            self._launch,
-            self._server,
-            self._counters,
-            current,
-            modes=self._modes,
-            status=self._status,
+        driver = NodeDriver(
+            name, self._launch, self._server, self._counters, current, services=self._services
         )
         self._drivers[domain] = driver
         try:
@@ -219,22 +213,26 @@ class Drivers:
             self._report(worded(error))
             self._watch.schedule_retry()
 
-    def _shares(self) -> list[DeviceShare]:
+    def _held(self) -> list[DeviceShare]:
         """Return the shares of all prepared claims."""
         return [share for driver in list(self._drivers.values()) for share in driver.shares()]
 
-    async def _set_modes(self, configuration: Configuration, snapshot: NodeSnapshot) -> None:
+    def _on_poll(self) -> None:
+        self._services.on_poll()
+        if self._services.has_servers:
+            self._triggers.pull(Reason.DAEMON)
+
+    async def _set_modes(self) -> None:
         """Set the modes of devices that the file and prepared claims need.
 
         Not while the claims of a driver are unknown: their modes must remain.
         """
-        known = (one for one in vendors() if Driver.has_run(self._launch, one.dra_driver))
-        if not all(one.domain in self._drivers for one in known):
-            return
-        root = configuration.flags.mps_root
-        use = partial(self._modes.use, self._view.forms, root, snapshot)
-        for error in await daemon_thread.begin(use, "gpuhook-modes"):
-            self._report(error)
+        known = (one for one in vendors() if NodeDriver.has_run(self._launch, one.dra_driver))
+        if all(one.domain in self._drivers for one in known):
+            configuration, snapshot = self._loaded.configuration, self._snapshot
+            forms = self._view.forms
+            for error in await self._services.set_modes(configuration, snapshot, forms):
+                self._report(error)
 
     def _report(self, error: GpuhookError) -> None:
         self._seen.add(error.message)

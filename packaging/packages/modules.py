@@ -10,8 +10,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
-# The device plugin's process, which `gpuhook device-plugin` imports by name.
-PLUGIN = "gpuhook.device_plugin.plugin_process"
+# The processes that the kubelet calls, which commands import by name.
+PROCESSES = ("gpuhook.device_plugin.plugin_process", "gpuhook.dra.driver_process")
 
 
 def module_files(checkout: Path) -> dict[str, Path]:
@@ -31,13 +31,13 @@ def module_name(path: Path) -> str:
 def shared_out(checkout: Path, hot: list[str]) -> dict[str, set[str]]:
     """Return the modules of each package: every module is in one of them.
 
-    `hot` are the entries of the wrapper and the hook. What only the device plugin's process imports
-    is its package's; the command line has the rest.
+    `hot` are the entries of the wrapper and the hook. What only the processes that the kubelet
+    calls import is in the package of the device plugin; the command line has the rest.
     """
     files = module_files(checkout)
     runtime = closure(files, hot)
     command = closure(files, [name for name in files if _is_no_plugin(name)])
-    plugin = closure(files, [PLUGIN]) - runtime - command
+    plugin = closure(files, list(PROCESSES)) - runtime - command
     return {
         "gpuhook-runtime": runtime,
         "gpuhook-device-plugin": plugin,
@@ -46,7 +46,7 @@ def shared_out(checkout: Path, hot: list[str]) -> dict[str, set[str]]:
 
 
 def _is_no_plugin(name: str) -> bool:
-    return not name.startswith("gpuhook.device_plugin.")
+    return not name.startswith(("gpuhook.device_plugin.", "gpuhook.dra."))
 
 
 def closure(files: dict[str, Path], entries: list[str]) -> set[str]:

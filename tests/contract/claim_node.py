@@ -16,7 +16,7 @@ from gpuhook.device_plugin.config.launch_options import Launch
 from gpuhook.device_plugin.gpu_policies import saved_policies
 from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
 from gpuhook.device_plugin.mps.mps_service import MpsService
-from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
+from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint
 from gpuhook.dra.claims.claim import ClaimName
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
@@ -61,7 +61,7 @@ class ClaimNode:
         self.configuration = configuration(text)
         directory = self.place / "plugins" / self.driver
         directory.mkdir(parents=True, exist_ok=True)
-        self.checkpoint = Checkpoint(str(directory), "boot")
+        self.checkpoint = ClaimCheckpoint(str(directory), "boot")
         self.specs = ClaimSpecs(str(self.place / "claims"), self.driver, "boot")
         self.view = NodeView(self.launch)
         policies = PolicyService(self.launch.host_root, saved_policies.CLAIMS_FILE)

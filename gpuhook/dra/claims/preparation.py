@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Spec
-    from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
+    from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint
     from gpuhook.dra.claims.claim import Claim, ClaimName
     from gpuhook.dra.claims.claim_reader import ClaimReader
     from gpuhook.dra.claims.claim_spec import ClaimSpecs
@@ -47,7 +47,7 @@ class Preparation:
         self,
         driver: str,
         reader: ClaimReader,
-        checkpoint: Checkpoint,
+        checkpoint: ClaimCheckpoint,
         specs: ClaimSpecs,
         current: Callable[[], DriverState],
         *,
@@ -133,7 +133,7 @@ class Preparation:
             if found is None:
                 pool = state.pool.name
                 raise fault("GH2605", claim=claim.name, device=result.device, pool=pool)
-            held.append(prepared_claim.held(result, found))
+            held.append(prepared_claim.held_device(result, found))
         return PreparedClaim(claim, tuple(held), state.token)
 
     def _carry_out(self, intent: PreparedClaim, state: DriverState) -> None:

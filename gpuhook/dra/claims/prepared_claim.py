@@ -85,7 +85,7 @@ class PreparedClaim:
         return asdict(self)
 
 
-def held(result: AllocatedDevice, found: PoolDevice) -> HeldDevice:
+def held_device(result: AllocatedDevice, found: PoolDevice) -> HeldDevice:
     """Return what a result of the allocation holds of the pool's device."""
     device = found.device
     part = result.share_id or ("" if found.replica is None else f"replica {found.replica}")

@@ -41,6 +41,16 @@ def is_locked(fd: int, seconds: float | None = None) -> bool:
             return True
 
 
+def share_lock(fd: int) -> None:
+    """Lock a descriptor together with others that share the lock, or change its lock to that.
+
+    It waits for a process that has the lock alone.
+    """
+    import fcntl
+
+    fcntl.flock(fd, fcntl.LOCK_SH)
+
+
 class FileLock:
     """A context manager that holds the lock of the file `path` and returns its descriptor.
 

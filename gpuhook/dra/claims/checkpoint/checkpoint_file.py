@@ -53,7 +53,7 @@ class _Change:
     error: Exception | None = None
 
 
-class Checkpoint:
+class ClaimCheckpoint:
     """The file in the directory of a driver; `boot` is the id of this boot of the machine."""
 
     def __init__(self, directory: str, boot: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that several processes replace, in containers with PIDs of their own.
+"""Files that processes of several containers replace, each of which has its own PIDs.
 
 host.hot.files names temporary files by PID, and removes those of dead processes: a process of
 another container looks dead. So the names here are random.

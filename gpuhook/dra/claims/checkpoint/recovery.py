@@ -7,7 +7,6 @@ their claims. After a reboot no container runs, and the kubelet prepares all cla
 
 from __future__ import annotations
 
-import fcntl
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint, Claims
+    from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint, Claims
     from gpuhook.dra.claims.claim import ClaimName
     from gpuhook.dra.claims.claim_spec import ClaimSpecs
 
@@ -32,21 +31,21 @@ _AT_ONCE = 16  # calls of the API server
 class RunningMark:
     """Shows other drivers of this node that this one runs, until the process ends."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: ClaimCheckpoint) -> None:
         """Raise OSError."""
         self._fd = file_lock.open_lock(f"{checkpoint.path}.running")
         self.is_alone = file_lock.is_locked(self._fd, 0)
 
     def share(self) -> None:
         """Let other drivers start; if this one is not alone, wait until the other has started."""
-        fcntl.flock(self._fd, fcntl.LOCK_SH)
+        file_lock.share_lock(self._fd)
 
     def close(self) -> None:
         os.close(self._fd)
 
 
 def recover(
-    checkpoint: Checkpoint,
+    checkpoint: ClaimCheckpoint,
     specs: ClaimSpecs,
     exists: Callable[[ClaimName], bool],
     *,
@@ -71,7 +70,7 @@ def recover(
 
 
 def _claims(
-    checkpoint: Checkpoint, specs: ClaimSpecs, exists: Callable[[ClaimName], bool]
+    checkpoint: ClaimCheckpoint, specs: ClaimSpecs, exists: Callable[[ClaimName], bool]
 ) -> Claims:
     """Return the claims of this boot."""
     try:
@@ -85,7 +84,7 @@ def _claims(
 
 
 def _rebuilt(
-    checkpoint: Checkpoint, specs: ClaimSpecs, exists: Callable[[ClaimName], bool]
+    checkpoint: ClaimCheckpoint, specs: ClaimSpecs, exists: Callable[[ClaimName], bool]
 ) -> Claims:
     """Return the claims of the specs, and those of the former copy that still exist."""
     found = {uid: claim for uid in specs.uids() if (claim := specs.record(uid)) is not None}

@@ -15,7 +15,7 @@ from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
 from gpuhook.device_plugin.mps.mps_service import MpsService
 from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.dra.claims.checkpoint import recovery
-from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
+from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint
 from gpuhook.dra.claims.claim import ClaimName
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
@@ -109,7 +109,7 @@ class World:
         """Start a driver on the files of the last one, as after a kill."""
         directory = self.place / "plugins" / DRIVER
         directory.mkdir(parents=True, exist_ok=True)
-        self.checkpoint = Checkpoint(str(directory), self.boot)
+        self.checkpoint = ClaimCheckpoint(str(directory), self.boot)
         self.specs = ClaimSpecs(str(self.place / "cdi"), DRIVER, self.boot)
         reader = ClaimReader(self.server, DRIVER, NODE)  # type: ignore[arg-type]
         modes = DeviceModes(PolicyService("/"), MpsService(), lambda: ())

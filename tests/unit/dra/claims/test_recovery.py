@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.dra.claims.checkpoint import checkpoint_file, durable_file, recovery
-from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
+from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint
 from tests.kubelet.allocated_claims import allocated, named, result
 from tests.refusal import refused
 from tests.unit.dra.claims.claims_world import World
@@ -227,7 +227,7 @@ def test_a_second_driver_leaves_the_work_of_the_first(world: World) -> None:
 
 
 def test_two_drivers_see_the_claims_of_each_other(world: World) -> None:
-    first, second = world.checkpoint, Checkpoint(str(path(world).parent), world.boot)
+    first, second = world.checkpoint, ClaimCheckpoint(str(path(world).parent), world.boot)
     assert second.claims() == first.claims()
     world.unprepare(A)
     assert second.claims().keys() == {B.uid}
@@ -239,7 +239,7 @@ def test_a_lock_that_a_stopped_driver_holds_is_an_error(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint_file, "_LOCK_TIMEOUT", 0.1)
-    other = Checkpoint(str(path(world).parent), world.boot)
+    other = ClaimCheckpoint(str(path(world).parent), world.boot)
     with other.lock(), refused("GH2604", "lock"):
         world.prepare(C)
     world.prepare(C)
@@ -262,7 +262,7 @@ def test_a_driver_that_runs_is_known_to_the_next(world: World) -> None:
 def test_the_mark_of_a_killed_driver_is_gone(world: World) -> None:
     code = (
         "import os, sys; from gpuhook.dra.claims.checkpoint import recovery, checkpoint_file;"
-        "mark = recovery.RunningMark(checkpoint_file.Checkpoint(sys.argv[1], ''));"
+        "mark = recovery.RunningMark(checkpoint_file.ClaimCheckpoint(sys.argv[1], ''));"
         "mark.share(); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(path(world).parent)], check=False)
