@@ -31,12 +31,11 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.metrics.counters import Counters
-    from gpuhook.dra.claims.claim_status import ClaimStatus
-    from gpuhook.dra.claims.device_modes import DeviceModes
     from gpuhook.dra.claims.driver_state import DriverState
     from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.dra_options import DraLaunch
     from gpuhook.dra.health.health_stream import HealthStream
+    from gpuhook.dra.node_services import NodeServices
 
 _AFTER_BUG = 60.0  # seconds
 _PUBLISHER_TIMEOUT = 1.0
@@ -57,9 +56,8 @@ class NodeDriver:
         counters: Counters,
         current: Callable[[], DriverState],
         *,
+        services: NodeServices,
         health: HealthStream,
-        modes: DeviceModes,
-        status: ClaimStatus,
     ) -> None:
         """Raise GH1822 if the kubelet's directories have too long paths."""
         plugin = launch.plugin
@@ -82,8 +80,8 @@ class NodeDriver:
             self._specs,
             current,
             require_free=holders.require_free,
-            modes=modes,
-            status=status,
+            modes=services.modes,
+            status=services.status,
         )
         self._trouble = ""
         self._mark: recovery.RunningMark | None = None

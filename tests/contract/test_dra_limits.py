@@ -181,8 +181,7 @@ def test_ps_and_inspect_show_claim_and_share(
         shown = json.loads(mine.gpuhook("ps", "-o", "json").stdout)
         facts = json.loads(live.gpuhook("inspect", "-o", "json").stdout)
     share = uid_of("share of a")
-    assert "default/a" in wide
-    assert share in wide
+    assert f"default/a={share}" in wide
     (container,) = shown["containers"]
     assert container["replicas"] == [f"{uuid(mine, 2)}::0"]
     assert [one["share"] for one in container["claims"]] == [share]
