@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.vendors.amd.inventory import amd_dump
 from tests.cluster_api.cluster_server import Cluster, Fault
 from tests.kubelet.dra_kubelet import DraKubelet
 from tests.kubelet.dra_process import DraProcess
 from tests.kubelet.dra_running import RunDra, cluster, dra_kubelet, run_dra
 from tests.kubelet.health_watch import UNHEALTHY, UNKNOWN, HealthWatch
 from tests.simulated import stub_events
+from tests.simulated.amd_tree import AmdTree
 from tests.waiting import eventually
 
 __all__ = ["cluster", "dra_kubelet", "run_dra"]
-DRIVER = "gpu.nvidia.com"
+DRIVER, AMD = "gpu.nvidia.com", "gpu.amd.com"
 QUICK = {"GPUHOOK_HEALTH_POLL_INTERVAL": "200ms"}
 
 
@@ -44,6 +46,13 @@ def published(cluster: Cluster, count: int) -> None:
         lambda: sum(len(one["spec"].get("devices", ())) for one in cluster.store.slices()) == count,
         f"{count} devices",
     )
+
+
+def name_of(cluster: Cluster, address: str) -> str:
+    """Return the device with this PCI address."""
+    devices = (one for found in cluster.store.slices() for one in found["spec"].get("devices", ()))
+    (found,) = (one["name"] for one in devices if address in str(one["attributes"]))
+    return str(found)
 
 
 def uuid(driver: DraProcess, minor: int) -> str:
@@ -190,3 +199,29 @@ def test_end_of_the_driver_ends_the_stream(driver: DraProcess, watch: HealthWatc
     driver.stop()
     watch.wait_for_end()
     assert os.path.exists(driver.place)
+
+
+def test_amd_gpu_with_errors_and_a_lost_one(
+    run_dra: RunDra, cluster: Cluster, dra_kubelet: DraKubelet, tmp_path: Path
+) -> None:
+    """AMD's driver reports no events: its files are read at each poll."""
+    run_dra("", has_amd=True, **QUICK)
+    published(cluster, 8)
+    tree = AmdTree(tmp_path / "node", amd_dump.load("mi300x8"))
+    watch = HealthWatch(dra_kubelet.plugin(AMD).channel)
+    watch.wait_for()
+    first, second = (gpu.pci_address for gpu in tree.node.gpus[:2])
+    errors = tree.gpu(first) / "ras/umc_err_count"
+    errors.write_text("ue: 3\nce: 0\n")
+    device = name_of(cluster, first)
+    watch.wait_for(**{device.replace("-", "_"): UNHEALTHY})
+    assert "uncorrectable errors have risen from 0 to 3" in watch.messages[device]
+    eventually(lambda: taints(cluster) == {device: [(f"{AMD}/fault", "", "NoSchedule")]})
+    errors.write_text("ue: 0\nce: 0\n")  # a reset
+    watch.wait_for()
+    eventually(lambda: taints(cluster) == {})
+    lost = name_of(cluster, second)
+    tree.lose_gpu(second)
+    watch.wait_for(**{lost.replace("-", "_"): UNHEALTHY})
+    gone = (f"{AMD}/gpu-lost", "", "NoSchedule")
+    eventually(lambda: taints(cluster).keys() == {lost} and gone in taints(cluster)[lost])
