@@ -55,7 +55,7 @@ def drain(
     have stopped. Pods that still use a claim are named, and nothing is changed.
     """
     place = node_place.place(kubelet_root, cdi_directory)
-    drivers = node_place.imported("driver_files").node_drivers(place)
+    drivers = node_place.imported("local_driver").node_drivers(place)
     work = node_place.imported("driver_drain")
     if not drivers:
         console.say(f"no DRA driver of gpuhook has run on this node ({place.kubelet})")

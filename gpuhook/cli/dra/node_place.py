@@ -44,10 +44,10 @@ def options(command: F) -> F:
 
 
 def place(kubelet_root: str | None, cdi_directory: str) -> Any:
-    """Return the NodePlace of the options; GH1805 if gRPC is not installed."""
-    found = imported("driver_files")
+    """Return the DriverPlace of the options; GH1805 if gRPC is not installed."""
+    found = imported("local_driver")
     root = kubelet_root or device_checkpoint.root() or device_checkpoint.ROOTS[0]
-    return found.NodePlace(os.path.abspath(root), cdi_directory, state.host_root())
+    return found.DriverPlace(os.path.abspath(root), cdi_directory, state.host_root())
 
 
 def imported(name: str) -> Any:

@@ -30,7 +30,7 @@ class Holder(NamedTuple):
     container: str
 
 
-class ClaimedDevice(NamedTuple):
+class ClaimUse(NamedTuple):
     """A device of a claim that a container uses: claim, driver, pool, device, and the share."""
 
     namespace: str
@@ -52,7 +52,7 @@ class Holdings:
     holders: dict[str, Holder] = field(default_factory=dict)
     reason: str = ""
     by_resource: dict[str, dict[str, Holder]] = field(default_factory=dict)
-    claims: tuple[tuple[Holder, ClaimedDevice], ...] = ()
+    claims: tuple[tuple[Holder, ClaimUse], ...] = ()
 
 
 async def ask(socket: str, timeout: float = 2.0) -> Holdings:
@@ -110,11 +110,11 @@ def _holders_by_resource(answer: ListPodResourcesResponse) -> dict[str, dict[str
     return held
 
 
-def _claimed_devices(answer: ListPodResourcesResponse) -> Iterator[tuple[Holder, ClaimedDevice]]:
+def _claimed_devices(answer: ListPodResourcesResponse) -> Iterator[tuple[Holder, ClaimUse]]:
     for pod in answer.pod_resources:
         for container in pod.containers:
             holder = Holder(pod.namespace, pod.name, container.name)
             for claim in container.dynamic_resources:
                 for one in claim.claim_resources:
                     about = (one.driver_name, one.pool_name, one.device_name, one.share_id)
-                    yield holder, ClaimedDevice(claim.claim_namespace, claim.claim_name, *about)
+                    yield holder, ClaimUse(claim.claim_namespace, claim.claim_name, *about)

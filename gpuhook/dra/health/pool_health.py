@@ -64,7 +64,7 @@ class PoolHealth(NodeHealth):
                 own = found.get(device.uuid, ())
                 if part.trouble and device.domain == part.domain:
                     found[device.uuid] = (*own, DeviceTrouble(SILENT, part.trouble))
-                elif device.uuid in part.lost and not own:
+                elif device.uuid in part.lost:  # its check finds the same
                     found[device.uuid] = (DeviceTrouble(LOST, part.lost[device.uuid]),)
         return found
 

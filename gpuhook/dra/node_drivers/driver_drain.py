@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.api_server.service_account import ApiAccess
     from gpuhook.dra.claims.claim import ClaimName
     from gpuhook.dra.claims.prepared_claim import PreparedDevice
-    from gpuhook.dra.node_drivers.driver_files import DriverFiles
+    from gpuhook.dra.node_drivers.local_driver import LocalDriver
 
 _INTERVAL = 0.5  # seconds
 _POD_UID = "drain"  # in the place of a pod's, in the names of sockets
@@ -36,7 +36,7 @@ _POD_UID = "drain"  # in the place of a pod's, in the names of sockets
 class DrainCalls:
     """Answers the kubelet for a driver that no longer runs: it ends claims, and prepares none."""
 
-    def __init__(self, driver: DriverFiles) -> None:
+    def __init__(self, driver: LocalDriver) -> None:
         self._driver = driver
 
     async def prepare(
@@ -58,7 +58,7 @@ class DrainCalls:
         return answers
 
 
-def require_unused(root: str, drivers: Iterable[DriverFiles]) -> None:
+def require_unused(root: str, drivers: Iterable[LocalDriver]) -> None:
     """Return if no pod uses a claim of these drivers; raises GH2643 and GH2645."""
     using = kubelet_claims.using_pods(root, {one.name for one in drivers})
     if using:
@@ -67,7 +67,7 @@ def require_unused(root: str, drivers: Iterable[DriverFiles]) -> None:
         raise fault("GH2643", pods=", ".join(pods), claims=claims)
 
 
-def end_claims(driver: DriverFiles) -> list[str]:
+def end_claims(driver: LocalDriver) -> list[str]:
     """End the prepared claims of a driver, and return a line for each."""
     claims, _ = driver.claims()
     lines = []
@@ -78,13 +78,13 @@ def end_claims(driver: DriverFiles) -> list[str]:
     return lines
 
 
-def is_running(driver: DriverFiles) -> bool:
+def is_running(driver: LocalDriver) -> bool:
     """Return whether a process serves the driver."""
     return any(not grpc_endpoint.is_dead(path) for path in driver.sockets())
 
 
 async def release(
-    root: str, drivers: Sequence[DriverFiles], wait: float, say: Callable[[str], None]
+    root: str, drivers: Sequence[LocalDriver], wait: float, say: Callable[[str], None]
 ) -> None:
     """Wait until the kubelet has no claim of the drivers, and answer for those without a process.
 
@@ -118,7 +118,7 @@ def delete_slices(driver: str, node: str, access: ApiAccess | None) -> int | Non
     return withdraw(SliceClient(ApiServer(access), driver, node))
 
 
-def _kept(root: str, drivers: Iterable[DriverFiles]) -> str:
+def _kept(root: str, drivers: Iterable[LocalDriver]) -> str:
     """Return the claims of the drivers that the kubelet keeps, "" for none."""
     names = {one.name for one in drivers}
     claims = kubelet_claims.kubelet_claims(root)
@@ -126,7 +126,7 @@ def _kept(root: str, drivers: Iterable[DriverFiles]) -> str:
     return ", ".join(f"claim {one.namespace}/{one.name}" for one in kept)
 
 
-def _sockets(root: str, driver: DriverFiles) -> DriverSockets:
+def _sockets(root: str, driver: LocalDriver) -> DriverSockets:
     paths = socket_paths.socket_paths(f"{root}/plugins", driver.registry, driver.name, _POD_UID)
     versions = map(dra_services.supported, dra_services.VERSIONS)
     counters = Counters()

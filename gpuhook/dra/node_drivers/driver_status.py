@@ -6,7 +6,7 @@ from __future__ import annotations
 from gpuhook.device_plugin.kubelet import grpc_endpoint
 from gpuhook.dra.kubelet.status_service import state_at
 from gpuhook.dra.node_drivers import kubelet_claims
-from gpuhook.dra.node_drivers.driver_files import node_drivers
+from gpuhook.dra.node_drivers.local_driver import node_drivers
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.dra.claims.prepared_claim import PreparedClaim
-    from gpuhook.dra.node_drivers.driver_files import DriverFiles, NodePlace
+    from gpuhook.dra.node_drivers.local_driver import DriverPlace, LocalDriver
 
     Pods = Mapping[tuple[str, str], list[str]]
 
 SCHEMA = "gpuhook/dra-status/v1"
 
 
-def status(place: NodePlace) -> dict[str, Any]:
+def status(place: DriverPlace) -> dict[str, Any]:
     """Return the document gpuhook/dra-status/v1."""
     drivers = node_drivers(place)
     pods: Pods = {}
@@ -38,7 +38,7 @@ def status(place: NodePlace) -> dict[str, Any]:
     }
 
 
-def _driver(driver: DriverFiles, pods: Pods) -> dict[str, Any]:
+def _driver(driver: LocalDriver, pods: Pods) -> dict[str, Any]:
     claims, trouble = driver.claims()
     return {
         "name": driver.name,

@@ -17,7 +17,7 @@ from grpc import aio
 
 from gpuhook.device_plugin.api import podresources_pb2 as api
 from gpuhook.device_plugin.metrics import unit_holders
-from gpuhook.device_plugin.metrics.unit_holders import ClaimedDevice, Holder, Holdings
+from gpuhook.device_plugin.metrics.unit_holders import ClaimUse, Holder, Holdings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_each_unit_has_its_holder(socket: str) -> None:
     found = query(socket, _list)
     assert (found.holders, found.reason) == ({**gpus, **nic}, "")
     assert found.by_resource == {"nvidia.com/gpu": gpus, "vendor.com/nic": nic}
-    claimed = ClaimedDevice("demo", "gpus-x", "gpu.nvidia.com", "node-1", "gpu-1", "s-1")
+    claimed = ClaimUse("demo", "gpus-x", "gpu.nvidia.com", "node-1", "gpu-1", "s-1")
     assert found.claims == ((Holder("demo", "server", "main"), claimed),)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class NodePlace:
+class DriverPlace:
     """The kubelet's root directory, the CDI directory, and the directory with the host's /proc."""
 
     kubelet: str
@@ -26,10 +26,10 @@ class NodePlace:
     host_root: str = "/"
 
 
-class DriverFiles:
+class LocalDriver:
     """The files of the driver `name`."""
 
-    def __init__(self, name: str, place: NodePlace) -> None:
+    def __init__(self, name: str, place: DriverPlace) -> None:
         self.name = name
         self.directory = os.path.join(place.kubelet, "plugins", name)
         self.registry = os.path.join(place.kubelet, "plugins_registry")
@@ -71,9 +71,9 @@ class DriverFiles:
             self.checkpoint.quarantine(self.checkpoint.path, "found by drain")
 
 
-def node_drivers(place: NodePlace) -> list[DriverFiles]:
+def node_drivers(place: DriverPlace) -> list[LocalDriver]:
     """Return the drivers that this node has, or has had."""
-    found = (DriverFiles(vendor.dra_driver, place) for vendor in vendors())
+    found = (LocalDriver(vendor.dra_driver, place) for vendor in vendors())
     return [one for one in found if os.path.isdir(one.directory)]
 
 
