@@ -14,28 +14,39 @@ from gpuhook.dra.claims.checkpoint.checkpoint_file import NAME, ClaimCheckpoint
 from gpuhook.dra.claims.claim_calls import ClaimCalls
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
+from gpuhook.dra.claims.plugin_holders import PluginHolders
 from gpuhook.dra.claims.preparation import Preparation
 from gpuhook.dra.kubelet import socket_paths
 from gpuhook.dra.kubelet.driver_services import ClaimService, RegistrationService
 from gpuhook.dra.kubelet.driver_sockets import DriverSockets
+from gpuhook.dra.kubelet.status_service import StatusService
+from gpuhook.dra.slices import published_pool
 from gpuhook.dra.slices.slice_publisher import SlicePublisher
 from gpuhook.host.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.metrics.counters import Counters
     from gpuhook.dra.claims.driver_state import DriverState
+    from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.dra_options import DraLaunch
+    from gpuhook.dra.health.health_stream import HealthStream
+    from gpuhook.dra.node_services import NodeServices
 
 _AFTER_BUG = 60.0  # seconds
 _PUBLISHER_TIMEOUT = 1.0
 
 
 class NodeDriver:
-    """A driver that serves the kubelet. `current` returns the node's state, and may block."""
+    """A driver that serves the kubelet; it is made in the event loop.
+
+    `current` returns the node's state, and may block. `health` is the service of the devices'
+    health, which is at the same socket.
+    """
 
     def __init__(
         self,
@@ -44,6 +55,9 @@ class NodeDriver:
         server: ApiServer,
         counters: Counters,
         current: Callable[[], DriverState],
+        *,
+        services: NodeServices,
+        health: HealthStream,
     ) -> None:
         """Raise GH1822 if the kubelet's directories have too long paths."""
         plugin = launch.plugin
@@ -58,16 +72,28 @@ class NodeDriver:
         self._checkpoint = ClaimCheckpoint(self.paths.directory, boot)
         self._specs = ClaimSpecs(plugin.cdi_directory, name, boot)
         self._reader = ClaimReader(server, name, plugin.node_name)
-        self.claims = Preparation(name, self._reader, self._checkpoint, self._specs, current)
+        holders = PluginHolders(launch.kubelet_root, plugin.pod_resources_socket)
+        self.claims = Preparation(
+            name,
+            self._reader,
+            self._checkpoint,
+            self._specs,
+            current,
+            require_free=holders.require_free,
+            modes=services.modes,
+            status=services.status,
+        )
         self._trouble = ""
         self._mark: recovery.RunningMark | None = None
         self._publisher = SlicePublisher(server, name, plugin.node_name, logger())
         self._publishing: asyncio.Task[None] | None = None
-        versions = map(dra_services.supported, dra_services.VERSIONS)
+        versions = [*map(dra_services.supported, dra_services.VERSIONS), *health.names]
+        self._registration = RegistrationService(name, self.paths.service, versions, counters)
+        state = StatusService(self._state)
         self._sockets = DriverSockets(
             self.paths,
-            ClaimService(name, ClaimCalls(self.claims), counters),
-            RegistrationService(name, self.paths.service, versions, counters),
+            ClaimService(name, ClaimCalls(self.claims), counters, (health, state)),
+            self._registration,
         )
 
     @staticmethod
@@ -97,6 +123,10 @@ class NodeDriver:
         )
         self._mark.share()
 
+    def shares(self) -> list[DeviceShare]:
+        """Return the shares of the claims in the checkpoint; raises OSError and DamagedError."""
+        return [share for one in self._checkpoint.claims().values() for share in one.shares]
+
     async def update(self, state: DriverState) -> None:
         """Use a new state of the node for claims, and for the devices in the cluster."""
         self._publisher.publish(state.pool)
@@ -104,6 +134,13 @@ class NodeDriver:
             logger().warning("no device can be used", driver=self.name, reason=state.trouble)
         self._trouble = state.trouble
         await daemon_thread.begin(lambda: self.claims.refresh(state), "gpuhook-specs")
+
+    def _state(self) -> dict[str, Any]:
+        """Return the state for `gpuhook dra status`."""
+        return {
+            "registration": self._registration.outcome,
+            **published_pool.document(self._publisher),
+        }
 
     async def end(self) -> None:
         """Stop serving. Claims and the devices in the cluster remain for the next driver."""

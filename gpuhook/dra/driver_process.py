@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 from gpuhook.device_plugin import daemon_thread
@@ -16,10 +18,12 @@ from gpuhook.device_plugin.active_config import load
 from gpuhook.device_plugin.api_server.api_clients import ApiClients
 from gpuhook.device_plugin.change_watch import ChangeWatch
 from gpuhook.device_plugin.metrics.counters import Counters
-from gpuhook.device_plugin.metrics.metrics_service import MetricsService
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.dra.driver import NodeDriver
+from gpuhook.dra.health.pool_health import PoolHealth
+from gpuhook.dra.node_services import NodeServices
 from gpuhook.dra.node_view import NodeView
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.error_text import worded
@@ -28,8 +32,12 @@ from gpuhook.vendors.catalogue import vendor_of_resource, vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.config.config_source import LoadedConfig
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.dra_options import DraLaunch
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
@@ -91,19 +99,27 @@ class Drivers:
         self._notifier = Notifier(logger(), clients.events)
         self._view = NodeView(launch.plugin)
         self._drivers: dict[str, NodeDriver] = {}  # by domain of the vendor
+        self._snapshot = NodeSnapshot()
         self._reported: set[str] = set()  # warnings and errors of the last turn
         self._seen: set[str] = set()  # those of this turn
         plugin = launch.plugin
-        self._metrics = MetricsService(
-            self._counters, self._notifier, plugin.pod_resources_socket, plugin.host_root
+        self._services = NodeServices(
+            plugin,
+            self._loaded.configuration,
+            self._notifier,
+            self._counters,
+            server,
+            held=self._held,
         )
-        self._watch = ChangeWatch(
-            plugin, triggers, self._loaded.configuration.own.health.poll_interval
+        own = self._loaded.configuration.own
+        self._watch = ChangeWatch(plugin, triggers, own.health.poll_interval)
+        self._health = PoolHealth(
+            self._loaded.configuration, plugin, triggers, self._notifier, self._counters.xid
         )
 
     async def keep(self) -> None:
         """Run a turn for each reason until Reason.STOP."""
-        self._watch.start(lambda: None)
+        self._watch.start(self._on_poll)
         await self._start_known()
         reasons = frozenset({Reason.NODE})
         while Reason.STOP not in reasons:
@@ -114,32 +130,42 @@ class Drivers:
     async def end(self) -> None:
         """Stop the drivers; what they have prepared and published remains."""
         self._watch.stop()
+        await self._health.end()
         await asyncio.gather(*(one.end() for one in self._drivers.values()), return_exceptions=True)
-        await self._metrics.end()
+        await self._services.end()
         await self._notifier.end(_NOTIFIER_TIMEOUT)
 
     async def _turn(self, reasons: frozenset[Reason]) -> bool:
         """Run a turn, and return whether to continue; failures are logged, and retried later."""
-        self._reported, self._seen = self._seen, set()
+        is_same_node = reasons <= {Reason.HEALTH, Reason.DAEMON}
+        if not is_same_node:
+            self._reported, self._seen = self._seen, set()
         if Reason.CONFIGURATION in reasons:
             self._reread()
-        work = asyncio.ensure_future(self._update())
+        work = asyncio.ensure_future(self._refresh(reasons) if is_same_node else self._update())
         while not work.done():
-            stop = asyncio.ensure_future(self._triggers.urgent())
-            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if stop.done() and Reason.STOP in stop.result():
+            urgent = asyncio.ensure_future(self._triggers.urgent())
+            await asyncio.wait({work, urgent}, return_when=asyncio.FIRST_COMPLETED)
+            if not urgent.done():
+                urgent.cancel()
+            elif Reason.STOP in urgent.result():
                 work.cancel()
                 return False
-            stop.cancel()
+            else:  # the driver may hang, and is what has become unhealthy
+                await self._survive(self._offer())
+        await self._survive(work)
+        return True
+
+    async def _survive(self, work: Awaitable[None]) -> None:
+        """Wait for work; a failure is logged, and the next turn retries."""
         try:
-            work.result()
+            await work
         except (GpuhookError, OSError) as error:
             self._report(worded(error))
             self._watch.schedule_retry()
         except Exception as error:  # a bug, too, must not end the drivers
             logger().error("failed", exc_info=error)
             self._watch.schedule_retry()
-        return True
 
     def _reread(self) -> None:
         """Read the configuration again; a faulty one is refused."""
@@ -156,26 +182,56 @@ class Drivers:
     def _use(self, loaded: LoadedConfig) -> None:
         self._loaded = loaded
         self._watch.set_interval(loaded.configuration.own.health.poll_interval)
+        self._health.apply(loaded.configuration)
 
     async def _update(self) -> None:
         """Read the node, and update the drivers."""
         configuration = self._loaded.configuration
         self._counters.set_config(self._loaded.name, self._loaded.digest)
-        take = partial(self._view.take, configuration)
-        snapshot = await daemon_thread.begin(take, "gpuhook-turn")
-        self._watch.set_snapshot(snapshot)
+        snapshot = await self._read_node(configuration)
         if snapshot.is_whole:
             self._watch.clear_retry()
         else:
             self._watch.schedule_retry()
-        await self._metrics.update(configuration.own.metrics, snapshot, (), {})
+        await self._services.update(configuration, snapshot, self._view.forms)
         for warning in self._view.warnings:
             self._warn(warning)
         for part in snapshot.parts:
             if part.has_hardware:
                 await self._start(vendor_of_resource(part.domain))
+        await self._set_modes()
+        await self._offer()
+
+    async def _refresh(self, reasons: frozenset[Reason]) -> None:
+        """Update what changes without the node: servers that died, the health of devices."""
+        if Reason.DAEMON in reasons:
+            await self._set_modes()
+        await self._offer()
+
+    async def _read_node(self, configuration: Configuration) -> NodeSnapshot:
+        """Return a snapshot, with a new session of NVML if the node may have other devices."""
+        restarts = self._watch.may_have_other_devices(self._health.session_domain)
+        async with self._health.without_session() if restarts else nullcontext():
+            with self._health.driver_deadline():
+                take = partial(self._view.take, configuration)
+                snapshot = await daemon_thread.begin(take, "gpuhook-turn")
+        self._watch.set_snapshot(snapshot)
+        self._health.update(snapshot, asyncio.get_running_loop())
+        self._snapshot = snapshot
+        return snapshot
+
+    async def _offer(self) -> None:
+        """Update the drivers, with the present health of their devices."""
+        if not self._snapshot.parts:  # the node is not known yet: the pools would be empty
+            return
+        states = {domain: self._view.state(domain) for domain in self._drivers}
         await asyncio.gather(
-            *(driver.update(self._view.state(domain)) for domain, driver in self._drivers.items())
+            *(
+                self._drivers[domain].update(
+                    replace(state, pool=self._health.with_taints(state.pool))
+                )
+                for domain, state in states.items()
+            )
         )
 
     async def _start_known(self) -> None:
@@ -190,7 +246,15 @@ class Drivers:
         if domain in self._drivers:
             return
         current = partial(self._view.current, domain)
-        driver = NodeDriver(name, self._launch, self._server, self._counters, current)
+        driver = NodeDriver(
+            name,
+            self._launch,
+            self._server,
+            self._counters,
+            current,
+            services=self._services,
+            health=self._health.stream(name),
+        )
         self._drivers[domain] = driver
         try:
             await driver.start()
@@ -198,6 +262,28 @@ class Drivers:
             del self._drivers[domain]
             self._report(worded(error))
             self._watch.schedule_retry()
+
+    def _held(self) -> list[DeviceShare]:
+        """Return the shares of all prepared claims."""
+        return [share for driver in list(self._drivers.values()) for share in driver.shares()]
+
+    def _on_poll(self) -> None:
+        self._health.on_poll()
+        self._services.on_poll()
+        if self._services.has_servers:
+            self._triggers.pull(Reason.DAEMON)
+
+    async def _set_modes(self) -> None:
+        """Set the modes of devices that the file and prepared claims need.
+
+        Not while the claims of a driver are unknown: their modes must remain.
+        """
+        known = (one for one in vendors() if NodeDriver.has_run(self._launch, one.dra_driver))
+        if all(one.domain in self._drivers for one in known):
+            configuration, snapshot = self._loaded.configuration, self._snapshot
+            forms = self._view.forms
+            for error in await self._services.set_modes(configuration, snapshot, forms):
+                self._report(error)
 
     def _report(self, error: GpuhookError) -> None:
         self._seen.add(error.message)

@@ -1075,7 +1075,7 @@ claim {claim}: nothing on this node enforces the memory limit of {limit} on {dev
 {hint}
 GH2623 HostError
 claim {claim}: the {what} of {device} is not set: {reason}
-the kubelet tries again; if the reason remains, remove the setting from the parameters
+{hint}
 GH2624 HostError
 the status of claim {claim} is not written: {reason}
 give the driver's service account the verbs of https://github.com/gpuhook/gpuhook/blob/main/docs/dra.md; claims work without it
@@ -1085,6 +1085,27 @@ write the classes of the cluster to it: kubectl get deviceclasses -o yaml
 GH2631 FileError
 {path} has no claim, template, device class or pod; it has {kinds}
 pass manifests with ResourceClaim, ResourceClaimTemplate, DeviceClass or pods
+GH2640 RefusedError
+claim {claim} cannot have {device}: {holder} has it from the device plugin ({unit})
+delete that pod, or keep the GPU out of one of both: gpuhook.excludeDevices
+GH2641 HostError
+cannot read which GPUs containers have from a device plugin: {reason}
+mount the kubelet's directories pod-resources and device-plugins into the driver's pod
+GH2642 RefusedError
+{id} of {resource} cannot be assigned: claim {claim} has the GPU
+delete the pod with the claim, or keep the GPU out of one of both: gpuhook.excludeDevices
+GH2643 RefusedError
+pods still use claims of this node ({claims}): {pods}
+drain the node with kubectl, or add --force to end the claims under the running pods
+GH2644 RefusedError
+after {seconds} seconds the kubelet still keeps {claims}
+run the command again: the kubelet retries each minute
+GH2645 FileError
+cannot read the claims of the kubelet in {path}: {reason}
+run the command as root, with the kubelet's --root-dir as --kubelet-root
+GH2646 RefusedError
+claim {claim} is not prepared: the node is being drained of the driver {driver}
+start the driver again, or delete the pod
 GH2650 HostError
 there is no NRI socket at {path}
 enable NRI in the runtime, or name its socket with --socket

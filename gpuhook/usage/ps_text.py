@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 HEADERS = ("CONTAINER", "NAME", "IMAGE", "GPUS", "MEMORY", "SHARE", "BUSY", "LIMIT")
 ORDER = ("MEMORY", "GPUS", "NAME", "SHARE", "LIMIT", "BUSY")  # the most important columns
 WIDE = (
-    "NAMESPACE", "UUIDS", "REPLICAS", "ROUTE", "SINCE", "ENGINE", "PROCESSES", "REQUEST",
-    "TIME-SLICE", "COMPUTE-MODE",
+    "NAMESPACE", "UUIDS", "REPLICAS", "CLAIMS", "ROUTE", "SINCE", "ENGINE", "PROCESSES",
+    "REQUEST", "TIME-SLICE", "COMPUTE-MODE",
 )  # fmt: skip
 WARNINGS = "WARNINGS"
 HOST, UNKNOWN = "(host)", "(unknown)"
@@ -54,6 +54,7 @@ def gpu_names(document: Mapping[str, Any]) -> GpuNames:
 
 def _container(one: dict[str, Any], names: GpuNames, *, is_wide: bool) -> dict[str, str]:
     limits, turns = one["memory"], one["turns"].values()
+    claims = one.get("claims", ())  # an older gpuhook of another node has none
     memory, share, busy = _usage(one["usage"], is_wide=is_wide)
     gpus = list(dict.fromkeys([*one["gpus"], *(use["gpu"] for use in one["usage"])]))
     return {
@@ -68,6 +69,7 @@ def _container(one: dict[str, Any], names: GpuNames, *, is_wide: bool) -> dict[s
         "ROUTE": f"{one['route'] or NOTHING}{' (device plugin)' * one['device_plugin']}",
         "ENGINE": one["engine"],
         "PROCESSES": _processes(process for use in one["usage"] for process in use["processes"]),
+        "CLAIMS": _each(map(_claim, claims)),
         "REQUEST": _each(amount(limit["request"]) for limit in limits if limit["request"]),
         "TIME-SLICE": _each(turn["time_slice"] for turn in turns if "time_slice" in turn),
         "COMPUTE-MODE": _each(turn["compute_mode"] for turn in turns if "compute_mode" in turn),
@@ -162,6 +164,11 @@ def _other(
 
 def _processes(uses: Iterable[dict[str, Any]]) -> str:
     return ",".join(dict.fromkeys(f"{one['pid']}:{one['name'] or '?'}" for one in uses)) or NOTHING
+
+
+def _claim(claim: Mapping[str, str]) -> str:
+    """Return the claim of a device, with the id of the share if the device is shared."""
+    return "=".join(filter(None, (f"{claim['namespace']}/{claim['claim']}", claim["share"])))
 
 
 def _limit(limit: dict[str, Any]) -> str:

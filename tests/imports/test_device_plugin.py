@@ -23,13 +23,13 @@ LOADED = """
 import json, sys
 from gpuhook.cli.node import device_plugin
 from gpuhook.cli.options import plugin_command
-plugin_command._module(device_plugin._PROCESS, device_plugin._LEFT_OUT)
+plugin_command.imported(device_plugin._PROCESS, *device_plugin._LEFT_OUT)
 print(json.dumps(sorted(sys.modules)))
 """
 TRUSTED = """
 from gpuhook.cli.node import device_plugin
 from gpuhook.cli.options import plugin_command
-plugin_command._module(device_plugin._PROCESS, device_plugin._LEFT_OUT)
+plugin_command.imported(device_plugin._PROCESS, *device_plugin._LEFT_OUT)
 from gpuhook.device_plugin.api_server import client as api_server
 print(api_server.ssl.OPENSSL_VERSION, api_server.http.client.HTTPSConnection.__name__)
 """

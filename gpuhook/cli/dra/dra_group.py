@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from gpuhook.cli.dra import dra_lint, dra_run
+from gpuhook.cli.dra import dra_drain, dra_lint, dra_run, dra_status
 from gpuhook.cli.options import command_sections
 
 
@@ -16,3 +16,5 @@ def dra() -> None:
 
 dra.add_command(dra_lint.lint)
 dra.add_command(dra_run.run)
+dra.add_command(dra_status.status)
+dra.add_command(dra_drain.drain)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from gpuhook.device_plugin.offer.sharing_notes import limit_enforcer
 from gpuhook.request.memory_request import NO_LIMIT
@@ -59,9 +60,17 @@ class MemoryLimitFact:
         return self.by != BY_NOBODY
 
 
+class ClaimedDevice(NamedTuple):
+    """A device that a container has by a claim: "namespace/name", and the id of a share or ""."""
+
+    claim: str
+    share: str
+    device: str
+
+
 @dataclass(frozen=True, slots=True)
 class HolderEntry:
-    """The ledger entry of a container: its id, its names in Kubernetes, its units."""
+    """The ledger entry of a container: its id, its names in Kubernetes, its units and claims."""
 
     id: str
     namespace: str = ""
@@ -69,6 +78,7 @@ class HolderEntry:
     container: str = ""
     units: tuple[str, ...] = ()  # replica ids, or UUIDs of whole devices
     memory: tuple[MemoryLimitFact, ...] = ()
+    claims: tuple[ClaimedDevice, ...] = ()
 
     @property
     def names(self) -> Names:

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from gpuhook.device_plugin.metrics.container_memory import ContainerMemory, DeviceUse
+    from gpuhook.device_plugin.metrics.container_memory import (
+        ContainerMemory,
+        DeviceUse,
+        HolderEntry,
+    )
     from gpuhook.device_plugin.metrics.counters import CounterSnapshot
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
 
@@ -43,6 +47,10 @@ GAUGES = {
     "gpuhook_replica_holder": (
         ("resource", "unit", *_OF_CONTAINER),
         "1 for each unit that a container of a pod holds; for memory units, their number by device",
+    ),
+    "gpuhook_claim_holder": (
+        ("claim", "share", *_OF_CONTAINER),
+        "1 for each device, or share of one, that a container has by a claim",
     ),
     "gpuhook_gpu_info": (
         ("gpu", "index", "model", "profile", "parent"),
@@ -100,6 +108,7 @@ class ScrapedFacts:
     uses: tuple[DeviceUse, ...] = ()
     sources: Mapping[str, bool] = field(default_factory=dict)
     containers: tuple[ContainerMemory, ...] = ()
+    entries: tuple[HolderEntry, ...] = ()  # of the ledger
 
 
 def text(facts: ScrapedFacts, counters: CounterSnapshot, accept: str = "") -> tuple[bytes, str]:
@@ -166,6 +175,11 @@ def _gauges(facts: ScrapedFacts, counters: CounterSnapshot) -> dict[str, _Series
         **_offered(facts),
         **_held(facts),
         **_memory(facts),
+        "gpuhook_claim_holder": {
+            (one.claim, one.share, one.device, *entry.names): 1
+            for entry in facts.entries
+            for one in entry.claims
+        },
         "gpuhook_watch_streams": {(name,): n for name, n in counters.streams.items()},
         "gpuhook_config_info": {counters.configuration: 1} if counters.configuration else {},
         "gpuhook_source_up": {

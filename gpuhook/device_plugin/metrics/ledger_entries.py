@@ -10,7 +10,11 @@ from __future__ import annotations
 import os
 
 from gpuhook.containers.hot import ledger
-from gpuhook.device_plugin.metrics.container_memory import HolderEntry, MemoryLimitFact
+from gpuhook.device_plugin.metrics.container_memory import (
+    ClaimedDevice,
+    HolderEntry,
+    MemoryLimitFact,
+)
 from gpuhook.host.hot import files
 from gpuhook.request.memory_request import BY_DRIVER, BY_KERNEL
 from gpuhook.vendors.usage.device_isolation import BY_NOBODY
@@ -50,9 +54,8 @@ def holder_entry(document: dict[str, Any]) -> HolderEntry:
     namespace, pod, container = (
         str(document.get(key) or "") for key in ("namespace", "pod", "container")
     )
-    return HolderEntry(
-        document["id"], namespace, pod, container, _units(document), _memory(document)
-    )
+    units, memory, claims = _units(document), _memory(document), _claims(document)
+    return HolderEntry(document["id"], namespace, pod, container, units, memory, claims)
 
 
 def _units(document: dict[str, Any]) -> tuple[str, ...]:
@@ -61,6 +64,22 @@ def _units(document: dict[str, Any]) -> tuple[str, ...]:
     devices = (name.rpartition("=")[2] for name in _strings(document.get("devices")))
     shared = {replica.partition("::")[0] for replica in replicas}
     return (*replicas, *(device for device in devices if device not in shared))
+
+
+def _claims(document: dict[str, Any]) -> tuple[ClaimedDevice, ...]:
+    """Return the devices of claims, without malformed ones."""
+    keys = ("namespace", "claim", "share", "device")
+    listed = document.get("claims")
+    values = (
+        [one.get(key) for key in keys]
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict)
+    )
+    return tuple(
+        ClaimedDevice(f"{namespace}/{claim}", share, device)
+        for namespace, claim, share, device in values
+        if isinstance(share, str) and isinstance(device, str)
+    )
 
 
 def _memory(document: dict[str, Any]) -> tuple[MemoryLimitFact, ...]:

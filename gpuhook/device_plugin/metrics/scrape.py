@@ -98,16 +98,23 @@ class Scrape:
         queries = (self._query_driver(name, read) for name, read in sources.items())
         holdings, measured = await asyncio.gather(self._query_kubelet(), asyncio.gather(*queries))
         uses = tuple(use for one in measured for use in one.uses or ())
+        entries = {key: entry for one in measured for key, entry in one.entries.items()}
         containers = container_memory.container_memory(
             uses,
             {pid: member for one in measured for pid, member in one.members.items()},
-            {key: entry for one in measured for key, entry in one.entries.items()},
+            entries,
             holdings.holders,
             container_memory.shares(offered.resources, guards=offered.guards),
         )
         answers = {name: one.uses is not None for name, one in zip(sources, measured, strict=True)}
         return ScrapedFacts(
-            offered.resources, offered.unhealthy, holdings, uses, answers, containers
+            offered.resources,
+            offered.unhealthy,
+            holdings,
+            uses,
+            answers,
+            containers,
+            tuple(entries.values()),
         )
 
     async def _query_kubelet(self) -> Holdings:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+FROM_CLASS, FROM_CLAIM = "FromClass", "FromClaim"  # the sources of parameters
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimName:
     """Which claim it is: a claim that is created again under its name has another `uid`."""
@@ -51,7 +54,7 @@ class OpaqueConfig:
     come from, "DeviceClass shared" or "ResourceClaim team/mine", "" if it is unknown.
     """
 
-    source: str  # "FromClass" or "FromClaim"
+    source: str  # FROM_CLASS or FROM_CLAIM
     parameters: Mapping[str, Any]
     requests: tuple[str, ...] = ()
     where: str = ""

@@ -12,6 +12,7 @@ from gpuhook.cdi import spec_file
 from gpuhook.entry.hooks import apply_hook
 from gpuhook.host.hot.settings import Settings
 from gpuhook.node.kept_log import KeptLog
+from gpuhook.request import replicas
 from gpuhook.request.parse import MAX_NAMES
 from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import node_json
@@ -123,6 +124,38 @@ def test_specs_of_the_plugin_are_enough_without_an_inventory(
 ) -> None:
     """If only the device plugin writes specs, the hook finds the devices in them."""
     monkeypatch.setattr(apply_hook, "Settings", lambda: settings)
-    assert set(apply_hook._known_devices(["/dev/nvidia0"], KeptLog())) == {"0", "GPU-0"}
+    assert set(apply_hook._known_devices({}, ["/dev/nvidia0"], KeptLog())) == {"0", "GPU-0"}
     monkeypatch.setattr(node_json, "uuids", lambda: {"/dev/nvidia0": "GPU-7"})
-    assert apply_hook._known_devices(["/dev/nvidia0", "/dev/nvidiactl"], KeptLog()) == ["GPU-7"]
+    nodes = ["/dev/nvidia0", "/dev/nvidiactl"]
+    assert apply_hook._known_devices({}, nodes, KeptLog()) == {"GPU-7"}
+
+
+def claims(*values: str, devices: tuple[str, ...] = ("nvidia.com/gpu=GPU-1",)) -> list[str]:
+    """Return the claims in variables with these values; GPU-2 is known by its nodes only."""
+    env = [f"GPUHOOK_CLAIM_{number}={value}" for number, value in enumerate(values)]
+    spec = {"process": {"env": env}}
+    found = replicas.claims_of(spec, devices, lambda: ["GPU-2"])
+    return [f"{one['namespace']}/{one['claim']} {one['device']} {one['share']}" for one in found]
+
+
+def test_claims_of_devices_that_the_container_has() -> None:
+    own = replicas.claim_entry("team", "mine", "gpu", "GPU-1", "5f0c")
+    assert claims(own) == ["team/mine GPU-1 5f0c"]
+    assert claims(own, own.replace("GPU-1", "GPU-2"), own.replace("GPU-1", "GPU-3")) == [
+        "team/mine GPU-1 5f0c",
+        "team/mine GPU-2 5f0c",
+    ]
+    assert claims("team/mine/gpu/GPU-1/") == ["team/mine GPU-1 "]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "/", "a/b/c/GPU-1", "a/b/c/GPU-1/d/e", "a/\x1b[31m/c/GPU-1/d", "x" * 1025 + "/b/c/GPU-1/"],
+)
+def test_malformed_claims_are_skipped(value: str) -> None:
+    assert claims(value) == []
+
+
+def test_huge_environments_have_bounded_claims() -> None:
+    assert len(claims(*["a/b/c/GPU-1/d"] * 5000)) == 4096
+    assert claims("a/b/c/GPU-1/" + "d" * (4 << 20)) == []

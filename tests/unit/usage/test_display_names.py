@@ -136,6 +136,7 @@ def document(**names: Any) -> dict[str, Any]:
         "image": "docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04",
         "gpus": ALIKE[:1],
         "replicas": [f"{ALIKE[0]}::0", f"{ALIKE[0]}::1"],
+        "claims": [],
         "usage": [use],
         "memory": [limit],
         "turns": {},

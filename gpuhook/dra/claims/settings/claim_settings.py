@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.grammar.grammar import keys_of
 from gpuhook.device_plugin.config.sharing_section import COMPUTE_MODES, MPS
+from gpuhook.dra.claims.claim import FROM_CLAIM
 from gpuhook.dra.claims.settings import opaque_parameters
 from gpuhook.dra.claims.settings.gpu_config import (
     DEFAULT_LIMIT,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from gpuhook.dra.claims.claim import AllocatedDevice, Claim, OpaqueConfig
     from gpuhook.dra.pool.pool_device import PoolDevice
 
-FROM_CLAIM = "FromClaim"
 EXCLUSIVE = COMPUTE_MODES[1]
 _MODES = ("time_slice", "compute_mode", "mps")
 _MOST_PROBLEMS = 5  # in one message: an event of Kubernetes has 1,024 characters
@@ -41,12 +41,13 @@ class NodeSharing:
     """How this node shares its devices, and what can enforce memory limits.
 
     `unenforced` is why a vendor's driver does not enforce them, and the remedy, by the domain of
-    the vendor; empty if it does.
+    the vendor; empty if it does. `missing` are interposers, and the path that the host lacks.
     """
 
     forms: SharingForms = field(default_factory=SharingForms)
     configuration: Configuration = field(default_factory=Configuration)
     unenforced: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     def form(self, found: PoolDevice) -> SharingForm:
         """Return the form of a device; a device that the file does not name is not shared."""
@@ -208,4 +209,4 @@ def _memory_objections(
 
 def consumed_memory(result: AllocatedDevice) -> int:
     """Return the bytes of memory that a result consumes, 0 for a device that is not shared."""
-    return result.consumed.get(MEMORY) or result.consumed.get(f"{result.driver}/{MEMORY}") or 0
+    return result.consumed.get(MEMORY, 0)

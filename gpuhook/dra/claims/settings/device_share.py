@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 from gpuhook.dra.claims.claim import ClaimName
 from gpuhook.dra.claims.settings.gpu_config import DeviceSettings, MemorySettings, MpsSettings
+from gpuhook.request.memory_request import BY_DRIVER, BY_KERNEL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ class DeviceShare:
         """Whether it needs a mode of the device: a time slice, a compute mode, an MPS server."""
         chosen = self.settings
         return (chosen.time_slice, chosen.compute_mode, chosen.mps) != (None, None, None)
+
+    @property
+    def must_start_with_limit(self) -> bool:
+        """Whether the hook refuses a container without the driver's limit: the guard has none."""
+        return self.is_required and self.enforcer in (BY_DRIVER, BY_KERNEL)
 
     def document(self) -> dict[str, Any]:
         """Return the share as JSON has it; share_of() reads it."""

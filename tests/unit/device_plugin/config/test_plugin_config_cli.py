@@ -243,7 +243,7 @@ def test_missing_package_is_a_fault(
     monkeypatch.delitem(sys.modules, "gpuhook.device_plugin.plugin_process", raising=False)
     monkeypatch.setattr("gpuhook.cli.options.plugin_command.importlib.import_module", import_module)
     with pytest.raises(GpuhookError) as caught:
-        plugin_command._module("gpuhook.device_plugin.plugin_process", ())
+        plugin_command.imported("gpuhook.device_plugin.plugin_process")
     assert caught.value.code == "GH1805"
     assert "pip install 'gpuhook[plugin]'" in caught.value.hint
 
