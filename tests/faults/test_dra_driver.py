@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+import yaml
 
 from gpuhook.dra.claims.claim import ClaimName
 from tests import depth
@@ -20,7 +21,7 @@ from tests.kubelet.dra_running import RunDra, cluster, dra_kubelet, run_dra
 from tests.waiting import eventually
 
 __all__ = ["cluster", "dra_kubelet", "run_dra"]
-DRIVER = "gpu.nvidia.com"
+DRIVER, AMD = "gpu.nvidia.com", "gpu.amd.com"
 _STEPS = 22  # file operations of a prepare, and more: a call without a kill is a case, too
 Claims = list[ClaimName]
 
@@ -121,6 +122,31 @@ def test_the_devices_are_published_and_prepared(
     counted = f'gpuhook_claims_total{{call="claim_prepare",driver="{DRIVER}",outcome="done"}} 6.0'
     assert counted in text
     assert "gpuhook_claim_prepare_seconds_count" in text
+
+
+@pytest.mark.parametrize("profile", ["", "h100x8"])
+def test_each_vendor_of_the_node_has_a_driver(
+    run_dra: RunDra, dra_kubelet: DraKubelet, cluster: Cluster, profile: str
+) -> None:
+    driver = run_dra(profile, has_amd=True)
+    dra_kubelet.plugin(AMD)
+    eventually(lambda: len(cluster.store.slices()) == 1 + bool(profile))
+    one = next(one for one in cluster.store.slices() if one["spec"]["driver"] == AMD)
+    names = [device["name"] for device in one["spec"]["devices"]]
+    assert len(names) == 8
+    both = stored(cluster, "both", result(names[0], "amd", driver=AMD), result("gpu-0", "nvidia"))
+    found = dra_kubelet.prepare(AMD, both)[both.uid]
+    assert not found.error
+    assert [device.device_name for device in found.devices] == [names[0]]
+    expected = [f"gpuhook-{AMD}-claim_{both.uid}.yaml"]
+    if profile:
+        assert not dra_kubelet.prepare(DRIVER, both)[both.uid].error
+        expected += spec_names(both)
+    assert driver.specs() == sorted(expected)
+    assert len(dra_kubelet.registrations) == len(expected)
+    spec = yaml.safe_load((driver.cdi / expected[0]).read_bytes())
+    nodes = [node["path"] for node in spec["devices"][0]["containerEdits"]["deviceNodes"]]
+    assert "/dev/kfd" in nodes
 
 
 def test_a_slow_api_server_delays_its_claim_only(

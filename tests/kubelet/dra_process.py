@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 from tests.cluster_api.cluster_server import Cluster
 from tests.kubelet.dra_kubelet import DraKubelet
@@ -57,10 +58,19 @@ class DraProcess(PluginProcess):
         return sorted(os.listdir(self.cdi)) if self.cdi.exists() else []
 
 
+def node_variables(node: SimulatedNode) -> dict[str, str]:
+    """Return the variables that make the driver see a simulated node."""
+    return {
+        "GPUHOOK_HOST_ROOT": node.host_root,
+        "GPUHOOK_DRIVER_ROOT": node.driver_root,
+        "GPUHOOK_DEV_ROOT": node.dev_root,
+    }
+
+
 @contextmanager
 def dra_process(
     place: Path,
-    node: SimulatedNode,
+    node: SimulatedNode | None,
     kubelet: DraKubelet,
     cluster: Cluster,
     text: str = "version: v1\n",
@@ -79,15 +89,13 @@ def dra_process(
         "KUBERNETES_SERVICE_HOST": cluster.access.host,
         "KUBERNETES_SERVICE_PORT": str(cluster.access.port),
         "GPUHOOK_STATE_DIR": str(place / "state"),
-        "GPUHOOK_HOST_ROOT": node.host_root,
-        "GPUHOOK_DRIVER_ROOT": node.driver_root,
-        "GPUHOOK_DEV_ROOT": node.dev_root,
+        **({} if node is None else node_variables(node)),
         "GPUHOOK_METRICS_ADDRESS": f"127.0.0.1:{free_port()}",
         "GPUHOOK_HEALTH_POLL_INTERVAL": "1s",
         "GPUHOOK_POD_RESOURCES_SOCKET": str(place / "pod-resources.sock"),
         **(env or {}),
     }
-    made = DraProcess(place, node, kubelet, own, tuple(options))
+    made = DraProcess(place, cast("SimulatedNode", node), kubelet, own, tuple(options))
     made.config.write_text(text, encoding="utf-8")
     made.start()
     try:

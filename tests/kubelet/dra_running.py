@@ -13,6 +13,7 @@ import pytest
 from tests.cluster_api.cluster_server import Cluster, node, serving
 from tests.kubelet.dra_kubelet import DraKubelet
 from tests.kubelet.dra_process import NODE, DraProcess, dra_process
+from tests.simulated import amd_tree
 from tests.simulated.node import make_node
 
 RunDra = Callable[..., DraProcess]
@@ -35,13 +36,25 @@ def dra_kubelet(short_path: Path) -> Iterator[DraKubelet]:
 
 @pytest.fixture
 def run_dra(tmp_path: Path, dra_kubelet: DraKubelet, cluster: Cluster) -> Iterator[RunDra]:
-    """Return a function that starts the drivers with a profile, a configuration and variables."""
+    """Return a function that starts the drivers with a profile, a configuration and variables.
+
+    `profile` is of NVIDIA GPUs, "" for none; `has_amd` adds eight AMD GPUs to the node.
+    """
     if os.geteuid() != 0:
         pytest.skip("device nodes need root")
     with ExitStack() as stack:
 
-        def start(profile: str = "h100x8", text: str = "version: v1\n", **env: str) -> DraProcess:
-            made = make_node(tmp_path / "node", profile)
+        def start(
+            profile: str = "h100x8",
+            text: str = "version: v1\n",
+            *,
+            has_amd: bool = False,
+            **env: str,
+        ) -> DraProcess:
+            made = make_node(tmp_path / "node", profile) if profile else None
+            if has_amd:
+                root = amd_tree.build(tmp_path / "node", "mi300x8", real_nodes=True).root
+                env = {"GPUHOOK_HOST_ROOT": str(root), "GPUHOOK_DEV_ROOT": str(root), **env}
             place = tmp_path / f"driver-{env.get('POD_UID', '')}"
             process = dra_process(place, made, dra_kubelet, cluster, text, env)
             return stack.enter_context(process)

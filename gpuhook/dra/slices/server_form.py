@@ -82,7 +82,7 @@ def _without_overlap(
         ]
         if all(own.get(counter, 0) >= number for own, counter, number in needed):
             for own, counter, number in needed:
-                own[counter] -= number
+                own[counter] = own.get(counter, 0) - number
             yield device
 
 

@@ -7,8 +7,6 @@ their devices.
 
 from __future__ import annotations
 
-from itertools import groupby
-
 from gpuhook.dra.slices import slice_document
 
 TYPE_CHECKING = False
@@ -69,17 +67,17 @@ def _chunks(
 
 
 def _combined(pool: Pool) -> list[dict[str, Any]]:
-    """Return slices that have devices and the counter sets that these consume."""
-    groups = [list(own) for _, own in groupby(pool.devices, key=lambda one: tuple(one.counters))]
+    """Return slices that have devices and the counter sets that these consume.
+
+    The devices of a set are in one slice: a set of the same name in another slice is another one.
+    """
+    groups: dict[str, list[PoolDevice]] = {}
+    for one in pool.devices:
+        groups.setdefault(min(one.counters, default=f"/{one.name}"), []).append(one)
     parts = []
     sizes = {name: len(own) for name, own in pool.counter_sets.items()}
-    singles = [g for group in groups for g in ([group] if group[0].counters else _alone(group))]
-    for chunk in _chunks(singles, sizes):
+    for chunk in _chunks(groups.values(), sizes):
         used = {name: pool.counter_sets[name] for one in chunk for name in one.counters}
         sets = slice_document.counter_sets(used)
         parts.append({**_devices(chunk), **({"sharedCounters": sets} if sets else {})})
     return parts
-
-
-def _alone(devices: Iterable[PoolDevice]) -> list[list[PoolDevice]]:
-    return [[one] for one in devices]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuhook.dra.pool.pool_device import Capacity, Pool, PoolDevice, Taint
 
 MOST_FACTS = 32  # attributes and capacities of a device
-MOST_COUNTERS = 32  # of a set, and of what a device consumes of one
+MOST_COUNTERS = 32  # of the sets of a device; of all sets of a slice in 1.34
 MOST_CONSUMED_SETS = 2
 MOST_TAINTS = 16
 _LONGEST_DOMAIN, _LONGEST_ID = 63, 32
@@ -27,7 +27,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
-_VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}([-+][0-9A-Za-z.+-]+)?")
+_VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")
 _EFFECTS = ("None", "NoSchedule", "NoExecute")
 
 
@@ -125,10 +125,12 @@ def _counter_reasons(
 ) -> Iterator[str]:
     if len(consumed) > MOST_CONSUMED_SETS:
         yield f"it consumes {len(consumed)} counter sets, more than {MOST_CONSUMED_SETS}"
+    if sum(len(sets.get(name, ())) for name in consumed) > MOST_COUNTERS:
+        yield f"its counter sets have more than {MOST_COUNTERS} counters"
     for name, counters in consumed.items():
         known = sets.get(name, {})
-        if not 0 < len(counters) <= MOST_COUNTERS or len(known) > MOST_COUNTERS:
-            yield f"its counter set {name} has no counter, or more than {MOST_COUNTERS}"
+        if not counters:
+            yield f"it consumes no counter of the set {name}"
         if not all(map(_is_label, (name, *known, *counters))):
             yield f"its counter set {name} has a name that is not a DNS label"
         missing = [c for c, number in counters.items() if number > known.get(c, 0)]
