@@ -56,8 +56,8 @@ class ClaimNode:
         self.statuses = Statuses()
         self.restart(text)
 
-    def restart(self, text: str) -> None:
-        """Start with this configuration."""
+    def restart(self, text: str, *, is_used: bool = True) -> None:
+        """Start with this configuration; unless `is_used`, before the first turn is over."""
         self.configuration = configuration(text)
         directory = self.place / "plugins" / self.driver
         directory.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ class ClaimNode:
         self.modes = DeviceModes(policies, MpsService(), self.held)
         snapshot = self.view.take(self.configuration)
         root = self.configuration.flags.mps_root
-        self.faults = self.modes.use(self.view.forms, root, snapshot)
+        self.faults = self.modes.use(self.view.forms, root, snapshot) if is_used else ()
         reader = ClaimReader(self.server, self.driver, NODE)  # type: ignore[arg-type]
         current: Callable[[], Any] = lambda: self.view.state(self.domain)  # noqa: E731
         self.preparation = Preparation(

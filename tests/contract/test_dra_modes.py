@@ -241,6 +241,24 @@ def test_the_server_of_the_file_serves_all_claims(start: Start, root: Path) -> N
     assert server(root) == place
 
 
+def test_modes_of_a_device_that_is_new_wait_for_the_next_turn(
+    start: Start, driver: TimeSlices, root: Path
+) -> None:
+    """Before the first turn no server of the file runs, and nothing is restored."""
+    made = start(TEXT.replace("timeSlicing", "mps"))
+    claim = made.prepare("a")
+    made.restart(TEXT.format(root=root).replace("timeSlicing", "mps"), is_used=False)
+    with refused("GH2623", "the driver has just found it"):
+        made.prepare("b")
+    made.unprepare(claim)
+    assert server(root) is not None
+    made.restart(TEXT.format(root=root), is_used=False)
+    with refused("GH2623", "the driver has just found it"):
+        made.prepare("b", of_claim=[SHORT])
+    assert (made.held(), driver.now()) == ([], ["default"])
+    made.unprepare(made.prepare("c"))
+
+
 def test_a_gpu_without_mps_is_refused(tmp_path: Path, start: Start) -> None:
     """As in the plugin: a device of before Volta serves 16 clients, and one before 3.5 none."""
     text = TEXT.replace("timeSlicing", "mps").replace("replicas: 4", "replicas: 60")

@@ -57,7 +57,7 @@ def test_a_share_from_the_slice_to_the_status(
     published = next(one for one in devices if one["name"] == "gpu-2")
     memory = published["capacity"]["memory"]["requestPolicy"]["default"]
     assert published["attributes"]["resource"] == {"string": "nvidia.com/gpu"}
-    share = {"shareID": SHARE, "consumedCapacity": {"memory": memory, "slots": "1"}}
+    share: dict[str, Any] = {"shareID": SHARE, "consumedCapacity": {"memory": memory, "slots": "1"}}
     claim = stored(cluster, "shared", result("gpu-2", **share))
     answer = dra_kubelet.prepare(DRIVER, claim)[claim.uid]
     assert answer.error == ""

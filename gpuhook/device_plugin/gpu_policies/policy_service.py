@@ -41,7 +41,7 @@ class PolicyState:
 class PolicyService:
     """Sets and restores policies; `host_root` has the host's /proc. Its methods block.
 
-    `file` has the saved values: each program restores those of its own.
+    `file` has the saved values: a program restores only those in its file.
     """
 
     def __init__(self, host_root: str, file: str = saved_policies.FILE) -> None:

@@ -3,7 +3,7 @@
 
 They are the mounts and variables that the device plugin gives for a replica, so that runtime, hook,
 guard and ledger treat both alike. A container may name several requests and claims, and has one
-value of a variable: those for one device have names of their own.
+value of a variable: each device has its own names of variables.
 """
 
 from __future__ import annotations

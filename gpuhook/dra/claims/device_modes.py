@@ -53,7 +53,6 @@ class DeviceModes:
         self._snapshot = NodeSnapshot()
         self._mps = MpsState()
         self._state = PolicyState()
-        self._is_ready = False  # the node's state is known
 
     def use(
         self, forms: SharingForms, mps_root: str, snapshot: NodeSnapshot
@@ -63,7 +62,6 @@ class DeviceModes:
             self._forms, self._snapshot = forms, snapshot
             self._mps_root = os.path.join(mps_root, _SERVERS) if mps_root else ""
             self._apply()
-            self._is_ready = True
             return (*self._mps.faults, *self._state.faults)
 
     def set(self, shares: Collection[DeviceShare]) -> None:
@@ -71,7 +69,8 @@ class DeviceModes:
         if not any(one.has_modes for one in shares):
             return
         with self._lock:
-            self._require_ready(next(iter(shares)))
+            for share in shares:
+                self._require_ready(share)
             self._apply(shares)
             for share in shares:
                 for what, kind in (("time slice", TIME_SLICE), ("compute mode", COMPUTE_MODE)):
@@ -79,29 +78,31 @@ class DeviceModes:
                     if error is not None and share.has_modes:
                         raise _not_set(share, what, error.message, error.hint)
         for share in shares:
-            self.server(share, shares)
+            self.server(share, shares, self._forms)
 
     def clear(self, shares: Iterable[DeviceShare]) -> None:
         """Restore the modes of a claim that `held` no longer has, unless another one needs them."""
         with self._lock:
-            if self._is_ready and any(one.has_modes for one in shares):
+            if self._forms.forms and any(one.has_modes for one in shares):
                 self._apply()
 
-    def server(self, share: DeviceShare, shares: Collection[DeviceShare]) -> Allocation:
+    def server(
+        self, share: DeviceShare, shares: Collection[DeviceShare], forms: SharingForms
+    ) -> Allocation:
         """Return the variables and mounts of the MPS server of a share; empty without one.
 
         `shares` are all of the claim. Raises GH2623 if the server does not run.
         """
-        form = self._forms.forms.get(share.uuid)
-        self._require_ready(share)
+        form = forms.forms.get(share.uuid)
         if share.is_admin or form is None:
             return Allocation()
         if share.settings.mps is not None:
-            name = share_resources.server_name(shares, self._forms)
+            name = share_resources.server_name(shares, forms)
         elif form.strategy == MPS:
             name = form.offered_name
         else:
             return Allocation()
+        self._require_ready(share)
         found = self._mps.given.get(name)
         if found is None:
             reason = self._mps.unready.get(share.uuid, "it does not run")
@@ -109,8 +110,9 @@ class DeviceModes:
         return found
 
     def _require_ready(self, share: DeviceShare) -> None:
-        if not self._is_ready:
-            raise _not_set(share, "mode", "the driver is starting", "the kubelet tries again")
+        """Raise GH2623 for a device that use() has not had yet: its mode could not be set."""
+        if share.uuid not in self._forms.forms and not share.is_admin:
+            raise _not_set(share, "mode", "the driver has just found it", "the kubelet tries again")
 
     def _apply(self, new: Iterable[DeviceShare] = ()) -> None:
         """Set exactly the modes that the file and the claims need."""

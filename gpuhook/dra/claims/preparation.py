@@ -167,7 +167,8 @@ class Preparation:
 
         def added(request: str) -> ContainerEdits:
             own = [one for one in shares if one.request == request]
-            servers = partial(self._modes.server, shares=shares)
+            forms = state.sharing.forms
+            servers = partial(self._modes.server, shares=shares, forms=forms)
             return claim_edits.edits(own, shares, state.sharing, servers)
 
         return claim_spec.document(prepared, state.pool, state.spec, added)

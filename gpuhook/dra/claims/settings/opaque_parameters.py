@@ -123,7 +123,11 @@ def _problems(parameters: object, path: str) -> Iterator[tuple[str, str, str]]:
     if not isinstance(parameters, dict):
         yield path, f"must be a mapping, found {shown(parameters)}", ""
         return
-    size = len(json.dumps(parameters, ensure_ascii=False).encode(errors="surrogatepass"))
+    try:
+        size = len(json.dumps(parameters, ensure_ascii=False).encode(errors="surrogatepass"))
+    except (TypeError, ValueError, RecursionError):  # of a YAML file, or nested too deeply
+        yield path, "is not JSON as the API server takes it", ""
+        return
     if size > MAX_SIZE:
         yield path, f"has {size} bytes, and the API server takes at most {MAX_SIZE}", ""
         return

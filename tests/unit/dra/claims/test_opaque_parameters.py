@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -148,6 +149,20 @@ def test_all_problems_are_reported_at_once() -> None:
         "here.computeMask",
         "here.other",
     ]
+
+
+def nested(depth: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize("value", [nested(5000), date(2026, 1, 2), {1: {2}}])
+def test_what_json_cannot_have_is_a_problem(value: object) -> None:
+    """A YAML file has dates, and a hostile document may be nested deeply."""
+    found = opaque_parameters.read({**OWN, "hints": value}, "DeviceClass x", "here")
+    assert [one.message for one in found.problems] == ["is not JSON as the API server takes it"]
 
 
 def test_hostile_names_are_escaped() -> None:

@@ -42,6 +42,7 @@ def test_a_gpu_has_the_attributes_of_nvidias_driver() -> None:
     assert (pool.driver, pool.name) == ("gpu.nvidia.com", NODE)
     assert pool.devices[0].attributes == {
         "type": "gpu",
+        "resource": "nvidia.com/gpu",  # gpuhook's, for the selectors of classes
         "uuid": "GPU-5c9a1f7e-2f0b-4d35-a1c8-0b6d9e4f7a21",
         "productName": "NVIDIA H100 80GB HBM3",
         "brand": "Nvidia",
