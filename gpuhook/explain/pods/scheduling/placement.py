@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from gpuhook.explain.pods.constraints import Constraints, NodeRequirement
     from gpuhook.explain.pods.pod_requests import PodRequest
-    from gpuhook.explain.pods.scheduling.scheduling_node import SchedulingNode, NodeTaint
+    from gpuhook.explain.pods.scheduling.scheduling_node import NodeTaint, SchedulingNode
 
 MATCHES, DIFFERS, NOT_JUDGED = "matches", "differs", "not-judged"
 TAINT, TOLERATION = "taint", "toleration"
