@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from gpuhook.explain.pods.constraints import Constraints, NodeRequirement
     from gpuhook.explain.pods.pod_requests import PodRequest
-    from gpuhook.explain.pods.scheduling.scheduling_node import SchedulingNode, Taint
+    from gpuhook.explain.pods.scheduling.scheduling_node import NodeTaint, SchedulingNode
 
 MATCHES, DIFFERS, NOT_JUDGED = "matches", "differs", "not-judged"
 TAINT, TOLERATION = "taint", "toleration"
@@ -182,7 +182,7 @@ def _integer(text: str | None) -> int | None:
     return number if -(1 << 63) <= number < 1 << 63 else None
 
 
-def _judged_taint(taint: Taint, asked: PodRequest) -> JudgedRequirement:
+def _judged_taint(taint: NodeTaint, asked: PodRequest) -> JudgedRequirement:
     is_covered = _is_tolerated(taint, asked)
     reason = "the pod tolerates it" if is_covered else "the pod does not tolerate it"
     is_hard = taint.effect in _BLOCKING
@@ -192,7 +192,7 @@ def _judged_taint(taint: Taint, asked: PodRequest) -> JudgedRequirement:
     )
 
 
-def _is_tolerated(taint: Taint, asked: PodRequest) -> bool:
+def _is_tolerated(taint: NodeTaint, asked: PodRequest) -> bool:
     wanted = asked.constraints
     if asked.workload.startswith("DaemonSet/") and taint.key.startswith(_OF_NODES):
         return True
@@ -251,7 +251,7 @@ def _unmatched(
     return Objection(identifier, SCHEDULER, PENDING, said, instead, where)
 
 
-def _untolerated(taint: Taint, asked: PodRequest) -> Objection:
+def _untolerated(taint: NodeTaint, asked: PodRequest) -> Objection:
     return Objection(
         "taint",
         SCHEDULER,

@@ -51,7 +51,7 @@ _BY_DRIVER = ".memory-limit-by"  # whether the driver enforces limits is not ask
 
 
 @dataclass(frozen=True, slots=True)
-class Taint:
+class NodeTaint:
     """A taint of a node."""
 
     key: str
@@ -74,7 +74,7 @@ class SchedulingNode:
     source: str
     labels: Mapping[str, str]
     name: str | None = None
-    taints: tuple[Taint, ...] | None = None
+    taints: tuple[NodeTaint, ...] | None = None
     is_complete: bool = False
     owned: tuple[str, ...] = ()
     unknown: frozenset[str] = frozenset()
@@ -100,7 +100,7 @@ def read_node(node: Value) -> SchedulingNode:
         labels=node.at("metadata", "labels").texts(),
         name=name or None,
         taints=tuple(
-            Taint(one["key"].text(), one["value"].text(), one["effect"].text())
+            NodeTaint(one["key"].text(), one["value"].text(), one["effect"].text())
             for one in node.at("spec", "taints").items()[:_MOST_TAINTS]
         ),
         is_complete=True,
