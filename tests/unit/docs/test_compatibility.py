@@ -17,7 +17,7 @@ TEST = re.compile(r"`([a-z0-9_/]+\.py)?::(test_\w+)`")
 NUMBERS = {NVIDIA: {*map(str, range(1, 101)), "99b"}, AMD: {*map(str, range(1, 56))}}
 # Features that gpuhook lacks, and those that no test can cover.
 UNDRIVEN = {
-    NVIDIA: {"88", "90", "95", "96"},
+    NVIDIA: {"90", "95", "96"},
     AMD: set(),
 }
 
