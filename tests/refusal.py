@@ -12,8 +12,9 @@ from gpuhook.errors import GpuhookError
 
 
 @contextmanager
-def refused(code: str) -> Iterator[pytest.ExceptionInfo[GpuhookError]]:
-    """Expect the fault `code`."""
+def refused(code: str, *words: str) -> Iterator[pytest.ExceptionInfo[GpuhookError]]:
+    """Expect the fault `code`, with these words in its message."""
     with pytest.raises(GpuhookError) as caught:
         yield caught
     assert caught.value.code == code
+    assert [word for word in words if word not in caught.value.message] == []

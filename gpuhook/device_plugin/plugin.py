@@ -20,6 +20,7 @@ from gpuhook.device_plugin.change_watch import ChangeWatch
 from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
 from gpuhook.device_plugin.guard.guard_service import GuardService
 from gpuhook.device_plugin.health.node_health import NodeHealth
+from gpuhook.device_plugin.kubelet.claimed_gpus import ClaimedGpus
 from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnswers
 from gpuhook.device_plugin.kubelet.observer import Observer
 from gpuhook.device_plugin.kubelet.plugin_sockets import PluginSockets
@@ -75,7 +76,8 @@ class Plugin:
         self._report = ChangeReport(notifier, launch.pod_resources_socket)
         self._config = ActiveConfig(launch, loaded, clients, self._report, counters)
         self._health = NodeHealth(loaded.configuration, launch, triggers, notifier, counters.xid)
-        self._answers = KubeletAnswers(KnownNode(), self._free_memory)
+        self._claimed = ClaimedGpus(launch.drivers_directory, triggers, launch.host_root)
+        self._answers = KubeletAnswers(KnownNode(), self._free_memory, self._claimed)
         self._guard = GuardService(
             own.guard,
             launch.pod_resources_socket,
@@ -269,7 +271,8 @@ class Plugin:
         configuration = outcome.configuration
         offered = outcome.offer.resources
         devices = {d.uuid: d for resource in offered for d in resource.devices}
-        unhealthy = {**outcome.unusable, **self._health.unhealthy(devices.values())}
+        unhealthy = self._claimed.unavailable(offered) | outcome.unusable
+        unhealthy |= self._health.unhealthy(devices.values())
         links = {part.domain: part.links for part in self._snapshot.parts}
         context = replace(outcome.context, unhealthy=unhealthy)
         self._answers.known = KnownNode(configuration, context, links)
@@ -289,6 +292,7 @@ class Plugin:
     def _on_poll(self) -> None:
         self._health.on_poll()
         self._guard.on_poll()
+        self._claimed.on_poll()
         if self._mps.is_needed:
             self._triggers.pull(Reason.DAEMON)
 

@@ -28,8 +28,9 @@ _OF_PLUGIN = (
     "device-discovery-strategy", "nvidia-driver-root", "nvidia-dev-root", "nvidia-cdi-hook-path",
     "container-driver-root", "cdi-directory", "memory-reserve", "mps-root", "metrics-address",
     "health-critical-xids", "health-ignored-xids", "health-enabled-xids", "health-ask-driver",
-    "health-poll-interval", "pod-resources-socket", "process-name", "inventory",
-    "node-driver-root", "node-dev-root", "host-root", "nvml-library", "library-search-path",
+    "health-poll-interval", "health-taint-effect", "pod-resources-socket", "process-name",
+    "inventory", "node-driver-root", "node-dev-root", "host-root", "nvml-library",
+    "library-search-path",
 )  # fmt: skip
 _POD_UID = re.compile(r"[0-9A-Za-z-]{0,64}")
 

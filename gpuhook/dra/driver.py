@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from gpuhook.device_plugin import daemon_thread
@@ -13,10 +14,12 @@ from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
 from gpuhook.dra.claims.claim_calls import ClaimCalls
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
+from gpuhook.dra.claims.plugin_holders import PluginHolders
 from gpuhook.dra.claims.preparation import Preparation
 from gpuhook.dra.kubelet import socket_paths
 from gpuhook.dra.kubelet.driver_services import ClaimService, RegistrationService
 from gpuhook.dra.kubelet.driver_sockets import DriverSockets
+from gpuhook.dra.slices.slice_publisher import SlicePublisher
 from gpuhook.host.logs import logger
 
 TYPE_CHECKING = False
@@ -27,10 +30,18 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.metrics.counters import Counters
     from gpuhook.dra.claims.driver_state import DriverState
     from gpuhook.dra.dra_options import DraLaunch
+    from gpuhook.dra.health.health_stream import HealthStream
+
+_AFTER_BUG = 60.0  # seconds
+_PUBLISHER_TIMEOUT = 1.0
 
 
 class Driver:
-    """A driver that serves the kubelet. `current` returns the node's state, and may block."""
+    """A driver that serves the kubelet; it is made in the event loop.
+
+    `current` returns the node's state, and may block. `health` is the service of the devices'
+    health, which is at the same socket.
+    """
 
     def __init__(
         self,
@@ -39,6 +50,8 @@ class Driver:
         server: ApiServer,
         counters: Counters,
         current: Callable[[], DriverState],
+        *,
+        health: HealthStream,
     ) -> None:
         """Raise GH1822 if the kubelet's directories have too long paths."""
         plugin = launch.plugin
@@ -53,12 +66,22 @@ class Driver:
         self._checkpoint = Checkpoint(self.paths.directory, boot)
         self._specs = ClaimSpecs(plugin.cdi_directory, name, boot)
         self._reader = ClaimReader(server, name, plugin.node_name)
-        self.claims = Preparation(name, self._reader, self._checkpoint, self._specs, current)
+        holders = PluginHolders(launch.kubelet_root, plugin.pod_resources_socket)
+        self.claims = Preparation(
+            name,
+            self._reader,
+            self._checkpoint,
+            self._specs,
+            current,
+            require_free=holders.require_free,
+        )
         self._mark: recovery.RunningMark | None = None
-        versions = map(dra_services.supported, dra_services.VERSIONS)
+        self._publisher = SlicePublisher(server, name, plugin.node_name, logger())
+        self._publishing: asyncio.Task[None] | None = None
+        versions = [*map(dra_services.supported, dra_services.VERSIONS), *health.names]
         self._sockets = DriverSockets(
             self.paths,
-            ClaimService(name, ClaimCalls(self.claims), counters),
+            ClaimService(name, ClaimCalls(self.claims), counters, health),
             RegistrationService(name, self.paths.service, versions, counters),
         )
 
@@ -71,6 +94,15 @@ class Driver:
         """Complete what drivers before have begun, and serve. Raises OSError and GpuhookError."""
         await daemon_thread.begin(self._recover, "gpuhook-recovery")
         await self._sockets.start()
+        self._publishing = asyncio.create_task(self._publish())
+
+    async def _publish(self) -> None:
+        while True:
+            try:
+                await self._publisher.run()
+            except Exception as error:  # a bug must not end the driver
+                logger().error("failed", driver=self.name, exc_info=error)
+                await asyncio.sleep(_AFTER_BUG)
 
     def _recover(self) -> None:
         os.makedirs(self.paths.directory, 0o750, exist_ok=True)
@@ -82,6 +114,7 @@ class Driver:
 
     async def update(self, state: DriverState) -> None:
         """Use a new state of the node for claims, and for the devices in the cluster."""
+        self._publisher.publish(state.pool)
         if state.trouble:
             logger().warning("no device can be used", driver=self.name, reason=state.trouble)
         await daemon_thread.begin(lambda: self.claims.refresh(state), "gpuhook-specs")
@@ -89,5 +122,8 @@ class Driver:
     async def end(self) -> None:
         """Stop serving. Claims and the devices in the cluster remain for the next driver."""
         await self._sockets.end()
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.wait({self._publishing}, timeout=_PUBLISHER_TIMEOUT)
         if self._mark is not None:
             self._mark.close()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 from gpuhook.device_plugin import daemon_thread
@@ -20,6 +22,7 @@ from gpuhook.device_plugin.metrics.metrics_service import MetricsService
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.dra.driver import Driver
+from gpuhook.dra.health.pool_health import PoolHealth
 from gpuhook.dra.node_view import NodeView
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.error_text import worded
@@ -30,6 +33,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.config.config_source import LoadedConfig
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.dra.dra_options import DraLaunch
 
 _NOTIFIER_TIMEOUT = 1.0  # seconds
@@ -95,13 +100,15 @@ class Drivers:
         self._metrics = MetricsService(
             self._counters, self._notifier, plugin.pod_resources_socket, plugin.host_root
         )
-        self._watch = ChangeWatch(
-            plugin, triggers, self._loaded.configuration.own.health.poll_interval
+        own = self._loaded.configuration.own
+        self._watch = ChangeWatch(plugin, triggers, own.health.poll_interval)
+        self._health = PoolHealth(
+            self._loaded.configuration, plugin, triggers, self._notifier, self._counters.xid
         )
 
     async def keep(self) -> None:
         """Run a turn for each reason until Reason.STOP."""
-        self._watch.start(lambda: None)
+        self._watch.start(self._health.on_poll)
         reasons = frozenset({Reason.NODE})
         while Reason.STOP not in reasons:
             if not await self._turn(reasons):
@@ -111,6 +118,7 @@ class Drivers:
     async def end(self) -> None:
         """Stop the drivers; what they have prepared and published remains."""
         self._watch.stop()
+        await self._health.end()
         await asyncio.gather(*(one.end() for one in self._drivers.values()), return_exceptions=True)
         await self._metrics.end()
         await self._notifier.end(_NOTIFIER_TIMEOUT)
@@ -119,14 +127,18 @@ class Drivers:
         """Run a turn, and return whether to continue; failures are logged, and retried later."""
         if Reason.CONFIGURATION in reasons:
             self._reread()
-        work = asyncio.ensure_future(self._update())
+        is_health = reasons <= {Reason.HEALTH}
+        work = asyncio.ensure_future(self._offer() if is_health else self._update())
         while not work.done():
-            stop = asyncio.ensure_future(self._triggers.urgent())
-            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if stop.done() and Reason.STOP in stop.result():
+            urgent = asyncio.ensure_future(self._triggers.urgent())
+            await asyncio.wait({work, urgent}, return_when=asyncio.FIRST_COMPLETED)
+            if not urgent.done():
+                urgent.cancel()
+            elif Reason.STOP in urgent.result():
                 work.cancel()
                 return False
-            stop.cancel()
+            else:  # the driver may hang, and is what has become unhealthy
+                await self._offer()
         try:
             work.result()
         except (GpuhookError, OSError) as error:
@@ -152,14 +164,13 @@ class Drivers:
     def _use(self, loaded: LoadedConfig) -> None:
         self._loaded = loaded
         self._watch.set_interval(loaded.configuration.own.health.poll_interval)
+        self._health.apply(loaded.configuration)
 
     async def _update(self) -> None:
         """Read the node, and update the drivers."""
         configuration = self._loaded.configuration
         self._counters.set_config(self._loaded.name, self._loaded.digest)
-        take = partial(self._view.take, configuration)
-        snapshot = await daemon_thread.begin(take, "gpuhook-turn")
-        self._watch.set_snapshot(snapshot)
+        snapshot = await self._snapshot(configuration)
         if snapshot.is_whole:
             self._watch.clear_retry()
         else:
@@ -173,13 +184,35 @@ class Drivers:
             is_known = domain in present or Driver.has_checkpoint(self._launch, name)
             if is_known and domain not in self._drivers:
                 await self._start(domain, name)
+        await self._offer()
+
+    async def _snapshot(self, configuration: Configuration) -> NodeSnapshot:
+        """Read the node, with a new session of NVML if it may have other devices."""
+        restarts = self._watch.may_have_other_devices(self._health.session_domain)
+        async with self._health.without_session() if restarts else nullcontext():
+            with self._health.driver_deadline():
+                take = partial(self._view.take, configuration)
+                snapshot = await daemon_thread.begin(take, "gpuhook-turn")
+        self._watch.set_snapshot(snapshot)
+        self._health.update(snapshot, asyncio.get_running_loop())
+        return snapshot
+
+    async def _offer(self) -> None:
+        """Update the drivers, with the present health of their devices."""
+        states = {domain: self._view.state(domain) for domain in self._drivers}
         await asyncio.gather(
-            *(driver.update(self._view.state(domain)) for domain, driver in self._drivers.items())
+            *(
+                self._drivers[domain].update(
+                    replace(state, pool=self._health.with_taints(state.pool))
+                )
+                for domain, state in states.items()
+            )
         )
 
     async def _start(self, domain: str, name: str) -> None:
         current = partial(self._view.current, domain)
-        driver = Driver(name, self._launch, self._server, self._counters, current)
+        health = self._health.stream(name)
+        driver = Driver(name, self._launch, self._server, self._counters, current, health=health)
         await driver.start()
         self._drivers[domain] = driver
 

@@ -14,19 +14,18 @@ from gpuhook.device_plugin import node_snapshot
 from gpuhook.device_plugin.allocate import plugin_specs
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.node_snapshot import NodeSnapshot
-from gpuhook.device_plugin.offer import resource_devices
 from gpuhook.dra.claims.driver_state import DriverState
-from gpuhook.dra.pool.pool_device import Pool, PoolDevice
+from gpuhook.dra.pool import node_pool, sharing_form
+from gpuhook.dra.pool.pool_device import Pool
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.device_plugin.config.launch_options import Launch
-    from gpuhook.vendors.plugin.vendor_device import Device
     from gpuhook.vendors.plugin.vendor_part import VendorPart
 
 _NO_SPEC: Spec = {"cdiVersion": "0.5.0", "devices": []}
@@ -62,12 +61,17 @@ class NodeView:
 
     def state(self, domain: str) -> DriverState:
         """Return the last state of a vendor."""
+        title = vendor_of_resource(domain).title
+        return self._last(domain, f"the node has no GPU of {title}")
+
+    def _last(self, domain: str, trouble: str) -> DriverState:
+        """Return the last state of a vendor, else one with this trouble."""
         found = self._view.states.get(domain)
         if found is not None:
             return found
-        vendor = vendor_of_resource(domain)
-        pool = Pool(vendor.dra_driver, self._launch.node_name)
-        return DriverState(pool, _NO_SPEC, trouble=f"the node has no GPU of {vendor.title}")
+        driver = vendor_of_resource(domain).dra_driver
+        pool = Pool(driver, self._launch.node_name, reason=trouble)
+        return DriverState(pool, _NO_SPEC, trouble=trouble)
 
     def current(self, domain: str) -> DriverState:
         """Return the state of a vendor, read again if its driver or devices have changed."""
@@ -100,9 +104,16 @@ class NodeView:
         hook: plugin_specs.Hook,
     ) -> tuple[DriverState, list[str]]:
         """Return the state for a vendor's part, and warnings."""
-        devices, found = resource_devices.resource_devices(part.inventory, configuration)
-        pool = _pool(part, (one.device for one in devices), self._launch.node_name)
-        warnings = [*found]
+        host_root = self._launch.host_root
+        try:
+            sharing = sharing_form.sharing_forms(configuration, part.inventory)
+        except GpuhookError as error:  # the configuration does not fit the node
+            reason = f"{error.code}: {error.message}; {error.hint}"
+            return self._last(part.domain, error.message), [reason]
+        is_here = self._launch.inventory is None
+        node = self._launch.node_name
+        pool = node_pool.node_pool(part, sharing, node, host_root if is_here else None)
+        warnings = [*sharing.warnings]
         trouble = part.trouble or part.files_trouble
         if part.error is not None:
             trouble = part.error.message
@@ -110,16 +121,9 @@ class NodeView:
         if not trouble:
             try:
                 own = {one.device.uuid: one.device for one in pool.devices}
-                host_root = self._launch.host_root
                 spec, more = plugin_specs.describe(part, own.values(), hook, host_root)
                 warnings += more
             except GpuhookError as error:
                 trouble = error.message
         token = snapshot.tokens.get(part.domain, "")
         return DriverState(pool, spec, token, trouble), warnings
-
-
-def _pool(part: VendorPart, devices: Iterable[Device], node: str) -> Pool:
-    vendor = vendor_of_resource(part.domain)
-    found = tuple(PoolDevice(f"gpu-{one.index}".replace(":", "-"), one) for one in devices)
-    return Pool(vendor.dra_driver, node, found)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpuhook.device_plugin.kubelet.device_checkpoint import unit_order
 from gpuhook.host.text_table import counted
 from gpuhook.map.map_model import FREE, HELD, LOST, OVER, UNCUT, Bar, Cell, Picture, size
 from gpuhook.request import replicas
 from gpuhook.usage.display_names import GpuNames, model, short_id
-from gpuhook.usage.kubelet_units import unit_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

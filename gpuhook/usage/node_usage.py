@@ -3,7 +3,7 @@
 
 It joins four sources, each of which may be missing: the ledger and the runtimes' state have the
 containers, the driver has the processes on each GPU and their memory, the kernel has the container
-of each process, and the kubelet has the replicas of each container.
+of each process, and the kubelet has the replicas and the claims of each container.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from dataclasses import dataclass, replace
 from gpuhook.containers import find
 from gpuhook.containers.hot import ledger, ledger_warnings
 from gpuhook.containers.warm import state_roots
+from gpuhook.device_plugin.kubelet import device_checkpoint
 from gpuhook.host.text_table import counted
 from gpuhook.request import replicas
 from gpuhook.usage import (
+    claim_holders,
     container_sharing,
     gpu_processes,
     injection_route,
-    kubelet_units,
     ledger_holders,
+    plugin_containers,
     usage_devices,
 )
 from gpuhook.usage.display_names import GpuNames
@@ -32,9 +34,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.containers.warm.runtime_state import Found
+    from gpuhook.device_plugin.kubelet.device_checkpoint import KubeletAnswer
     from gpuhook.errors import GpuhookError
+    from gpuhook.usage.claim_holders import ClaimHolders
     from gpuhook.usage.gpu_processes import Users
-    from gpuhook.usage.kubelet_units import KubeletAnswer
     from gpuhook.vendors.usage.usage_device import UsageDevice
 
 SCHEMA = "gpuhook/ps/v1"
@@ -71,7 +74,8 @@ class NodeUsage:
 def look(question: UsageQuestion, node: NodeDevices) -> NodeUsage:
     """Return the present usage; `node` has the answers of the drivers."""
     ids = {device.uuid for device in node.devices}
-    kubelet = kubelet_units.kubelet_units(question.kubelet, ids)
+    kubelet = device_checkpoint.kubelet_units(question.kubelet, ids)
+    claims = claim_holders.claim_holders(question.kubelet)
     running, denied = find.visible(question.roots)
     living = ledger.living()
     entries = [entry for entry in living if ledger.is_holder(entry)]
@@ -81,7 +85,7 @@ def look(question: UsageQuestion, node: NodeDevices) -> NodeUsage:
     users = gpu_processes.attribute(devices, members)
     by_node = usage_devices.by_node(devices)
     for entry in entries:
-        entry["device_plugin"] = kubelet_units.is_recorded_plugin(entry, question.kubelet)
+        entry["device_plugin"] = plugin_containers.is_recorded_plugin(entry, question.kubelet)
     others = []
     if not question.only_recorded:
         others = _others(running, entries, users.containers, by_node, question.kubelet)
@@ -96,6 +100,9 @@ def look(question: UsageQuestion, node: NodeDevices) -> NodeUsage:
         whole, by_node, is_judged=question.is_judged, parts=parts
     )
     _complete(containers, entries, running)
+    for one in containers:
+        place = (one["namespace"] or "", one["pod"] or "", one["container"] or "")
+        one["claims"] = claims.devices.get(place, [])
     _add_uses(containers, devices, users, kubelet)
     by_id = {found.id: found for found in running}
     without = [_without_gpu(entry, by_id.get(entry["id"])) for entry in warned.values()]
@@ -104,7 +111,7 @@ def look(question: UsageQuestion, node: NodeDevices) -> NodeUsage:
     return NodeUsage(
         _document(node, users, containers, without),
         tuple(one for one in faults if one is not None),
-        (*node.warnings, *_unread(kubelet), *_started_without(without)),
+        (*node.warnings, *_unread(kubelet, claims), *_started_without(without)),
         kubelet.units,
         node.absence is None,
     )
@@ -131,11 +138,14 @@ def _document(
     }
 
 
-def _unread(kubelet: KubeletAnswer) -> list[str]:
-    """Return a sentence if the kubelet's checkpoint cannot be read, else []."""
-    if not kubelet.trouble:
-        return []
-    return [f"cannot read which container holds which replica: {kubelet.trouble}"]
+def _unread(kubelet: KubeletAnswer, claims: ClaimHolders) -> list[str]:
+    """Return a sentence for each of the kubelet's answers that cannot be read."""
+    troubles = {"replica": kubelet.trouble, "claim": claims.trouble}
+    return [
+        f"cannot read which container holds which {what}: {trouble}"
+        for what, trouble in troubles.items()
+        if trouble
+    ]
 
 
 def _without_gpu(entry: dict[str, Any], found: Found | None) -> dict[str, Any]:
@@ -192,7 +202,7 @@ def _others(
         if not has.is_holder:  # the nodes that it can open are not those that it uses
             has = replace(has, nodes=())
         entry = injection_route.entry(one, spec, has, by_node)
-        entry["device_plugin"] = kubelet_units.is_plugin(spec, kubelet_root)
+        entry["device_plugin"] = plugin_containers.is_plugin(spec, kubelet_root)
         if not has.nodes and one.id in users:
             entry["devices"] = users[one.id]
         elif not any(node in by_node for node in has.nodes):

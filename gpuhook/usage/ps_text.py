@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HEADERS = ("CONTAINER", "NAME", "IMAGE", "GPUS", "MEMORY", "SHARE", "BUSY", "LIMIT")
 ORDER = ("MEMORY", "GPUS", "NAME", "SHARE", "LIMIT", "BUSY")  # the most important columns
 WIDE = (
-    "NAMESPACE", "UUIDS", "REPLICAS", "ROUTE", "SINCE", "ENGINE", "PROCESSES", "REQUEST",
+    "NAMESPACE", "UUIDS", "REPLICAS", "CLAIMS", "ROUTE", "SINCE", "ENGINE", "PROCESSES", "REQUEST",
     "TIME-SLICE", "COMPUTE-MODE",
 )  # fmt: skip
 WARNINGS = "WARNINGS"
@@ -65,6 +65,7 @@ def _container(one: dict[str, Any], names: GpuNames, *, is_wide: bool) -> dict[s
         "LIMIT": _each(_limit(limit) for limit in limits),
         "UUIDS": ",".join(gpus),
         "REPLICAS": ",".join(one["replicas"]),
+        "CLAIMS": _each(_claim(claim) for claim in one.get("claims", ())),
         "ROUTE": f"{one['route'] or NOTHING}{' (device plugin)' * one['device_plugin']}",
         "ENGINE": one["engine"],
         "PROCESSES": _processes(process for use in one["usage"] for process in use["processes"]),
@@ -162,6 +163,11 @@ def _other(
 
 def _processes(uses: Iterable[dict[str, Any]]) -> str:
     return ",".join(dict.fromkeys(f"{one['pid']}:{one['name'] or '?'}" for one in uses)) or NOTHING
+
+
+def _claim(claim: dict[str, Any]) -> str:
+    """Return a device of a claim: its name, and its share."""
+    return f"{claim['name']}:{claim['device']}" + (f"/{claim['share']}" if claim["share"] else "")
 
 
 def _limit(limit: dict[str, Any]) -> str:

@@ -23,6 +23,20 @@ def pod(  # the devices of one container
     return api.PodResources(namespace=namespace, name=name, containers=[holder])
 
 
+def claiming_pod(  # the device of one claim, of one container
+    namespace: str, name: str, claim: str, driver: str, device: str, share: str = ""
+) -> api.PodResources:
+    """Return a pod of a container "main" that uses a device of a claim."""
+    resource = api.ClaimResource(
+        driver_name=driver, pool_name="node-1", device_name=device, share_id=share
+    )
+    used = api.DynamicResource(
+        claim_name=claim, claim_namespace=namespace, claim_resources=[resource]
+    )
+    holder = api.ContainerResources(name="main", dynamic_resources=[used])
+    return api.PodResources(namespace=namespace, name=name, containers=[holder])
+
+
 class PodResources:
     """The service on `socket`. `pods` can be set at any time."""
 

@@ -50,10 +50,11 @@ class PluginProcess:
 
     place: Path
     node: SimulatedNode
-    kubelet: Kubelet
+    kubelet: Any
     env: dict[str, str]
     options: tuple[str, ...] = ()
     prefix: tuple[str, ...] = ()  # begins the command line, and executes the plugin
+    words: tuple[str, ...] = ("device-plugin",)
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -78,7 +79,7 @@ class PluginProcess:
         return self.process.pid
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "gpuhook", "--log-format", "json", "device-plugin"]
+        command = [sys.executable, "-m", "gpuhook", "--log-format", "json", *self.words]
         with (self.place / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*self.prefix, *command, *self.options], env=self.env, stdout=log, stderr=log
@@ -145,7 +146,7 @@ def plugin(
         "GPUHOOK_HOST_ROOT": node.host_root,
         "GPUHOOK_DRIVER_ROOT": node.driver_root,
         "GPUHOOK_DEV_ROOT": node.dev_root,
-        "GPUHOOK_METRICS_ADDRESS": f"127.0.0.1:{_free_port()}",
+        "GPUHOOK_METRICS_ADDRESS": f"127.0.0.1:{free_port()}",
         "GPUHOOK_HEALTH_POLL_INTERVAL": "1s",
         **(env or {}),
     }
@@ -164,7 +165,7 @@ def plugin(
                 made.process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

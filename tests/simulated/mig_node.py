@@ -19,6 +19,9 @@ _MIB = 1024**2
 # On an A100 with 40 GB: MiB, multiprocessors, copy engines, decoders.
 _SHARES = {"1g": (4864, 14, 1, 0), "2g": (9984, 28, 2, 1), "3g": (20096, 42, 3, 2)}
 # NVML's number of a profile, and its id, by slices and attributes.
+# The first memory slice of a GPU instance and their number, by its number and its slices: the
+# driver places 1g from slice 0, and 3g in a half of the GPU.
+_PLACES = {(2, 3): (4, 4), (3, 2): (0, 2), **{(7 + n, 1): (n, 1) for n in range(7)}}
 PROFILE_NUMBERS = {(1, ""): (0, 19), (1, "+me"): (7, 20), (2, ""): (1, 14), (3, ""): (2, 9)}
 
 
@@ -46,6 +49,9 @@ def instance(
         jpegs=int(has_media),
         ofas=int(has_media),
         has_graphics=False,
+        profile_id=PROFILE_NUMBERS[named.gpu_slices, named.attributes][1],
+        memory_start=_PLACES[gpu_instance, named.gpu_slices][0],
+        memory_slices=_PLACES[gpu_instance, named.gpu_slices][1],
         gpu_instance_minor=minor(gpu_minor, gpu_instance),
         compute_instance_minor=minor(gpu_minor, gpu_instance, compute_instance),
     )

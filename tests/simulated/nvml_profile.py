@@ -82,6 +82,7 @@ def _instance(gpu: Gpu, instance: MigInstance) -> list[str]:
         profile.gpu_slices, profile.gpu_slices, profile.memory_gib, profile.attributes
     )
     number, identity = PROFILE_NUMBERS[profile.gpu_slices, profile.attributes]
+    assert instance.profile_id == identity
     return [
         f"instance {instance.index}",
         f"uuid {instance.uuid}",
@@ -90,4 +91,5 @@ def _instance(gpu: Gpu, instance: MigInstance) -> list[str]:
         f"ids {instance.gpu_instance} {instance.compute_instance}",
         f"attributes {' '.join(map(str, attributes))}",
         f"profile {number} {identity} MIG {whole}",
+        f"placement {instance.memory_start} {instance.memory_slices}",
     ]

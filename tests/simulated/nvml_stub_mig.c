@@ -10,6 +10,7 @@
  *                           of the GPU instance and of the compute instance, MiB
  *   profile 7 20 MIG 1g.5gb+me
  *                           NVML's number of the GPU instance's profile, its id, its name
+ *   placement 4 4           the first memory slice of its GPU instance, and their number
  *   fail attributes 3       this question fails: instance (the handle), ids, attributes, profile,
  *                           and those of a GPU
  *
@@ -29,7 +30,7 @@ static const char *const mig_question_names[M_QUESTIONS] = {
 struct mig {
 	struct gpu device; /* first, so that a handle of one is a handle of the other */
 	struct gpu *parent;
-	unsigned index, gi, ci, profile, profile_id, numbers[8];
+	unsigned index, gi, ci, profile, profile_id, start, size, numbers[8];
 	unsigned long long memory_mib;
 	char profile_name[TEXT];
 	int fail[M_QUESTIONS];
@@ -68,6 +69,8 @@ static int mig_line(struct gpu *gpu, const char *key, const char *value)
 	else if (!strcmp(key, "attributes"))
 		sscanf(value, "%u %u %u %u %u %u %u %u %llu", n, n + 1, n + 2, n + 3, n + 4, n + 5,
 		       n + 6, n + 7, &mig->memory_mib);
+	else if (!strcmp(key, "placement"))
+		sscanf(value, "%u %u", &mig->start, &mig->size);
 	else if (!strcmp(key, "profile"))
 		sscanf(value, "%u %u %95[^\n]", &mig->profile, &mig->profile_id,
 		       mig->profile_name);
@@ -176,7 +179,8 @@ int nvmlGpuInstanceGetInfo(struct mig *mig, struct gi_info *info)
 	int failed = mig_fails(mig, M_PROFILE);
 
 	if (!failed)
-		*info = (struct gi_info){ mig->parent, mig->gi, mig->profile_id, 0, 0 };
+		*info = (struct gi_info){ mig->parent, mig->gi, mig->profile_id,
+					   mig->start, mig->size };
 	return failed;
 }
 

@@ -10,9 +10,10 @@ from functools import partial
 import click
 
 from gpuhook.cli.options import node_options
+from gpuhook.device_plugin.kubelet import device_checkpoint
 from gpuhook.errors import printable
 from gpuhook.host import console, system_mounts
-from gpuhook.usage import kubelet_units, node_usage, usage_devices, visibility
+from gpuhook.usage import node_usage, usage_devices, visibility
 from gpuhook.usage.node_usage import UsageQuestion
 
 TYPE_CHECKING = False
@@ -41,7 +42,7 @@ def options(command: F) -> F:
         type=click.Path(exists=True, file_okay=False),
         show_envvar=True,
         help="The kubelet's --root-dir, whose checkpoint lists the replicas of each pod. "
-        f"Default: the first of {', '.join(kubelet_units.ROOTS)} that exists.",
+        f"Default: the first of {', '.join(device_checkpoint.ROOTS)} that exists.",
     )
     return no_nvml(root(command))
 
@@ -58,7 +59,7 @@ def opened(
 ) -> Iterator[Callable[[], NodeUsage]]:
     """Yield a function that reads the usage of the GPUs now; the driver remains open."""
     system_mounts.require()
-    place = kubelet_units.root() if kubelet_root is None else kubelet_root
+    place = device_checkpoint.root() if kubelet_root is None else kubelet_root
     question = UsageQuestion(state_roots, place, only_recorded=recorded, is_judged=is_judged)
     if no_nvml:
         yield lambda: node_usage.look(question, usage_devices.known_devices())

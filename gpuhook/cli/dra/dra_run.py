@@ -25,7 +25,7 @@ _SECTIONS = {
     ),
     "Health": (
         "health-critical-xids", "health-ignored-xids", "health-enabled-xids", "health-ask-driver",
-        "health-poll-interval",
+        "health-poll-interval", "health-taint-effect",
     ),
     "Configuration": (
         "config-file", "config-dir", "config-name-file", "default-config",

@@ -46,7 +46,8 @@ _SECTIONS = {
     ),
     "Health and metrics": (
         "health-critical-xids", "health-ignored-xids", "health-enabled-xids",
-        "health-ask-driver", "health-poll-interval", "pulse", "metrics-address",
+        "health-ask-driver", "health-poll-interval", "health-taint-effect", "pulse",
+        "metrics-address",
     ),
     "Labels": (
         "labels", "label-node", "remove-labels-on-exit", "accelerator-label", "device-labels",

@@ -9,7 +9,7 @@ import click
 
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.device_plugin.health import health_marks
-from gpuhook.device_plugin.health.health_marks import ALL
+from gpuhook.device_plugin.health.health_marks import ALL, SERVICES
 from gpuhook.errors import fault
 from gpuhook.host import console
 
@@ -38,8 +38,7 @@ def show(output: str, no_headers: bool) -> None:
     that it checks every time are not recorded: a GPU that the driver does not list, a missing
     driver.
     """
-    marks = health_marks.stored_marks()
-    requests = health_marks.clear_requests()
+    marks, requests = _stored()
     if output == "name":
         console.names(dict.fromkeys(mark.gpu for mark in marks))
     elif output != "table":
@@ -64,10 +63,20 @@ def clear(gpu: str) -> None:
     GPU can also be the device id of an AMD GPU or partition. The errors that it has counted so far
     are then no fault.
     """
-    chosen = _marked_gpu(gpu, health_marks.read())
+    chosen = _marked_gpu(gpu, [mark for one in SERVICES for mark in health_marks.read(one)])
     health_marks.request_clear(chosen)
     name = "all GPUs" if chosen == ALL else chosen
     console.say(f"asked the device plugin to clear {name}")
+
+
+def _stored() -> tuple[list[HealthMark], dict[str, float]]:
+    """Return the marks of the device plugin and of the DRA driver, and the requests to clear."""
+    marks: dict[tuple[object, ...], HealthMark] = {}
+    requests: dict[str, float] = {}
+    for service in reversed(SERVICES):  # the plugin's apply last
+        marks |= {(m.gpu, m.instance, m.source): m for m in health_marks.stored_marks(service)}
+        requests |= health_marks.clear_requests(service)
+    return sorted(marks.values(), key=lambda mark: mark.since), requests
 
 
 def _marked_gpu(name: str, marks: Sequence[HealthMark]) -> str:

@@ -26,6 +26,7 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
 from gpuhook.vendors.catalogue import vendors
 
 NO_ACTION, REPORT, TERMINATE, KILL = GUARD_ACTIONS = ("none", "report", "terminate", "kill")
+TAINT_EFFECTS = ("NoSchedule", "NoExecute", "None")
 _VARIABLES = "GPUHOOK_"  # with which the names of the variables begin
 _LABEL_KINDS = tuple(kind for vendor in vendors() for kind in vendor.label_kinds)
 
@@ -60,6 +61,12 @@ class Health:
         Duration(),
         "The interval between checks for lost GPUs and MIG changes.",
         10.0,
+    )
+    taint_effect: str = flag(
+        Choice(TAINT_EFFECTS),
+        "The effect of the DRA driver's taints of unhealthy devices. NoExecute evicts their pods; "
+        "None only informs. The device plugin has no taints.",
+        TAINT_EFFECTS[0],
     )
 
     @property

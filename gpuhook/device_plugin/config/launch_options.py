@@ -110,6 +110,11 @@ class Launch:
         option=Option(separator=":"),
     )
 
+    @property
+    def drivers_directory(self) -> str:
+        """The kubelet's directory of DRA drivers, next to that of device plugins."""
+        return os.path.join(os.path.dirname(os.path.abspath(self.plugin_directory)), "plugins")
+
 
 def launch(given: OptionValues) -> Launch:
     """Return the options of the command line and the environment.

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gpuhook.device_plugin.health import device_trouble
+from gpuhook.device_plugin.health.device_trouble import SILENT, DeviceTrouble
 from gpuhook.device_plugin.health.health_marks import ALL, Evidence, HealthMark
 from gpuhook.device_plugin.health.xid_verdict import XidVerdict, xid_verdict
 from gpuhook.vendors.nvidia.gpu import xids
@@ -60,15 +62,18 @@ class GpuHealth:
 
     def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
         """Return the unhealthy ones of `devices`: the reasons by UUID."""
-        reasons = {}
-        marks = self.marks
+        return device_trouble.reasons(self.troubles(devices))
+
+    def troubles(self, devices: Iterable[Device]) -> dict[str, tuple[DeviceTrouble, ...]]:
+        """Return the troubles of the unhealthy ones of `devices` by UUID, the oldest first."""
+        found = {}
+        marks = [(mark, _trouble(mark)) for mark in self.marks]
+        first = (DeviceTrouble(SILENT, self._driver_trouble),) if self._driver_trouble else ()
         for device in devices:
-            hits = [mark.reason for mark in marks if mark.hits(device.gpu, device.instance)]
-            if self._driver_trouble:
-                hits.insert(0, self._driver_trouble)
-            if hits:
-                reasons[device.uuid] = "; ".join(dict.fromkeys(hits))
-        return reasons
+            hits = [trouble for mark, trouble in marks if mark.hits(device.gpu, device.instance)]
+            if first or hits:
+                found[device.uuid] = (*first, *hits)
+        return found
 
     def gpus_to_query(self) -> tuple[str, ...]:
         """Return the GPUs whose recovery action should be read again."""
@@ -234,11 +239,12 @@ class GpuHealth:
 
     def _mark(self, mark: HealthMark, now: float) -> None:
         """Add or renew a mark, with the current evidence."""
-        known = self._evidence
+        known, renewed = self._evidence, self._marks.get(_key(mark))
         mark = replace(
             mark,
             index=self._indexes.get(mark.gpu),
             since=now,
+            first=now if renewed is None else renewed.first or renewed.since,
             boot=known.boot,
             driver=known.driver,
             slot=known.slots.get(mark.gpu),
@@ -256,6 +262,11 @@ class GpuHealth:
 
 def _key(mark: HealthMark) -> tuple[str, tuple[int, int | None] | None, str]:
     return mark.gpu, mark.instance, mark.source
+
+
+def _trouble(mark: HealthMark) -> DeviceTrouble:
+    kind, _, value = mark.source.partition(" ")
+    return DeviceTrouble(kind, mark.reason, mark.remedy, value, mark.first or mark.since)
 
 
 def _instance(event: XidReport) -> tuple[int, int | None] | None:

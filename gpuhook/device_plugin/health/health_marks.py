@@ -3,7 +3,8 @@
 
 Only the plugin writes health/marks.json: a GPU that needs a reset remains marked when the plugin
 restarts. `gpuhook health clear` creates a file in health/clear, named by the GPU, which the plugin
-removes when it has cleared the marks; so the marks have one writer.
+removes when it has cleared the marks; so the marks have one writer. The DRA driver has the same in
+health-dra.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 ALL = "all"  # instead of a GPU's UUID
+PLUGIN, DRA = SERVICES = ("health", "health-dra")  # directories of the services
 _MAX_SIZE = 1 << 20
 # The ids of devices whose health is polled, so that they have no marks: see polled_health.py.
 POLLED = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|amdgpu_xcp_[0-9]{1,6}")
@@ -49,8 +51,8 @@ class HealthMark:
     `instance` is (GPU instance, compute instance), None for the whole GPU; a compute instance None
     is all of the GPU instance. `source` is "xid 79", "lost", "absent" or "action". `by_driver`: the
     mark ends when the driver requires no action. `is_condition`: the mark lasts only while the
-    condition does, and is not stored. `since` is in seconds since 1970. The last three fields are
-    the Evidence at that time.
+    condition does, and is not stored. `first` and `since` are the times of the first and the last
+    such event, in seconds since 1970. The last three fields are the Evidence at the last one.
     """
 
     gpu: str
@@ -62,6 +64,7 @@ class HealthMark:
     by_driver: bool = True
     is_condition: bool = False
     since: float = 0.0
+    first: float = 0.0
     boot: str | None = None
     driver: str | None = None
     slot: str | None = None
@@ -127,6 +130,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "by_driver": (bool,),
     "is_condition": (bool,),
     "since": (int, float),
+    "first": (int, float),
     "boot": _TEXT,
     "driver": _TEXT,
     "slot": _TEXT,
@@ -142,74 +146,77 @@ def _instance(content: object) -> tuple[int, int | None] | None:
     return first, second
 
 
-def directory() -> str:
-    return os.path.join(state.directory(), "health")
+def directory(service: str = PLUGIN) -> str:
+    return os.path.join(state.directory(), service)
 
 
-def path() -> str:
-    return os.path.join(directory(), "marks.json")
+def path(service: str = PLUGIN) -> str:
+    return os.path.join(directory(service), "marks.json")
 
 
-def read() -> tuple[HealthMark, ...]:
+def read(service: str = PLUGIN) -> tuple[HealthMark, ...]:
     """Return the stored marks, () for a missing or faulty file.
 
     GpuHealth.update_evidence() decides whether they are still valid.
     """
     try:
-        return stored_marks()
+        return stored_marks(service)
     except GpuhookError:
         return ()
 
 
-def stored_marks() -> tuple[HealthMark, ...]:
+def stored_marks(service: str = PLUGIN) -> tuple[HealthMark, ...]:
     """Return the stored marks, () without a file. Raises GH1865 for a faulty file."""
+    where = path(service)
     try:
-        content = _content()
+        content = _content(where)
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise fault("GH1865", path=path(), reason=error.strerror or error) from error
+        raise fault("GH1865", path=where, reason=error.strerror or error) from error
     except ValueError as error:
-        raise fault("GH1865", path=path(), reason="it was not written by the plugin") from error
+        raise fault("GH1865", path=where, reason="it was not written by the plugin") from error
     marks = content.get("marks")
     stored = map(from_document, marks if isinstance(marks, list) else [])
     return tuple(mark for mark in stored if mark is not None)
 
 
-def _content() -> dict[str, Any]:
-    if not state.usable(os.lstat(path())):
-        raise fault("GH1865", path=path(), reason="users other than root can write to it")
-    content = documents.parse_json_object(files.read(path(), _MAX_SIZE))
+def _content(where: str) -> dict[str, Any]:
+    if not state.usable(os.lstat(where)):
+        raise fault("GH1865", path=where, reason="users other than root can write to it")
+    content = documents.parse_json_object(files.read(where, _MAX_SIZE))
     if content.get("format") != FORMAT:
-        raise ValueError(path())
+        raise ValueError(where)
     return content
 
 
-def write(marks: Iterable[HealthMark]) -> None:
+def write(marks: Iterable[HealthMark], service: str = PLUGIN) -> None:
     """Store the marks that must outlive the plugin. Raises OSError."""
     stored = [document(mark) for mark in marks if not mark.is_condition]
-    os.makedirs(directory(), 0o755, exist_ok=True)
+    os.makedirs(directory(service), 0o755, exist_ok=True)
     text = json.dumps({"format": FORMAT, "marks": stored}, indent=2) + "\n"
-    files.replace(path(), text.encode(), mode=0o644)
+    files.replace(path(service), text.encode(), mode=0o644)
 
 
 def request_clear(gpu: str) -> None:
-    """Request that the plugin clears the marks of a GPU's UUID, or of ALL.
+    """Request that the plugin, and a DRA driver, clear the marks of a GPU's UUID, or of ALL.
 
     Raises GH1860 and OSError.
     """
     if not _NAME.fullmatch(gpu):
         raise fault("GH1860", name=gpu)
-    requests = os.path.join(directory(), "clear")
-    os.makedirs(requests, 0o755, exist_ok=True)
-    files.replace(os.path.join(requests, gpu), b"", mode=0o644)
+    for service in SERVICES:
+        if service == PLUGIN or os.path.isdir(directory(service)):
+            requests = os.path.join(directory(service), "clear")
+            os.makedirs(requests, 0o755, exist_ok=True)
+            files.replace(os.path.join(requests, gpu), b"", mode=0o644)
 
 
-def clear_requests() -> dict[str, float]:
+def clear_requests(service: str = PLUGIN) -> dict[str, float]:
     """Return the time of each request, in seconds since 1970, by GPU."""
     requests: dict[str, float] = {}
     try:
-        with os.scandir(os.path.join(directory(), "clear")) as entries:
+        with os.scandir(os.path.join(directory(service), "clear")) as entries:
             for entry in entries:
                 about = entry.stat(follow_symlinks=False)
                 if _NAME.fullmatch(entry.name) and state.usable(about):
@@ -219,9 +226,9 @@ def clear_requests() -> dict[str, float]:
     return requests
 
 
-def remove_request(gpu: str) -> None:
+def remove_request(gpu: str, service: str = PLUGIN) -> None:
     """Remove a request; a missing one is no error. Raises OSError."""
     try:
-        os.unlink(os.path.join(directory(), "clear", gpu))
+        os.unlink(os.path.join(directory(service), "clear", gpu))
     except FileNotFoundError:
         return

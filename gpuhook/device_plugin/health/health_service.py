@@ -11,7 +11,7 @@ import time
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
-from gpuhook.device_plugin.health import health_marks, recovery_evidence
+from gpuhook.device_plugin.health import device_trouble, health_marks, recovery_evidence
 from gpuhook.device_plugin.health.gpu_health import GpuHealth
 from gpuhook.device_plugin.triggers import Reason
 from gpuhook.vendors.nvidia.hot.vocabulary import VENDOR
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from gpuhook.device_plugin.config.gpuhook_section import Health
+    from gpuhook.device_plugin.health.device_trouble import DeviceTrouble
     from gpuhook.device_plugin.health.gpu_health import EndedMark
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.device_plugin.notifier import Notifier
@@ -47,6 +48,7 @@ class HealthService:
     """Watches the GPUs of a node. `count_xid` gets the GPU's UUID and the number of each XID.
 
     `clear_others` gets the GPU of an operator's request, to clear what other services know of it.
+    `service` is the one whose marks it keeps, of health_marks.SERVICES.
 
     If the node is not `is_this_machine`, but an inventory file, the state directory is not used:
     it belongs to this machine's plugin.
@@ -64,7 +66,9 @@ class HealthService:
         *,
         clear_others: Callable[[str], None] = lambda _: None,
         is_this_machine: bool = True,
+        service: str = health_marks.PLUGIN,
     ) -> None:
+        self._service = service
         self._is_this_machine = is_this_machine
         self._host_root = host_root
         self._triggers = triggers
@@ -72,7 +76,7 @@ class HealthService:
         self._count_xid = count_xid
         self._clear_others = clear_others
         evidence = recovery_evidence.read({}, _MODULE, host_root)
-        stored = health_marks.read() if is_this_machine else ()
+        stored = health_marks.read(service) if is_this_machine else ()
         self._health = GpuHealth(settings, evidence, stored)
         self._version = self._stored = self._health.version
         self._store_error = ""
@@ -84,8 +88,12 @@ class HealthService:
 
     def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
         """Return the reasons of the unhealthy ones of NVIDIA's devices, by UUID."""
+        return device_trouble.reasons(self.troubles(devices))
+
+    def troubles(self, devices: Iterable[Device]) -> dict[str, tuple[DeviceTrouble, ...]]:
+        """Return the troubles of the unhealthy ones of NVIDIA's devices, by UUID."""
         own = self.session_domain
-        return self._health.unhealthy(device for device in devices if device.domain == own)
+        return self._health.troubles(device for device in devices if device.domain == own)
 
     def configure(self, settings: Health) -> None:
         self._report_ended(self._health.configure(settings))
@@ -116,12 +124,12 @@ class HealthService:
 
     def on_poll(self) -> None:
         """Handle the requests of operators, and query the driver about marked GPUs."""
-        requests = health_marks.clear_requests() if self._is_this_machine else {}
+        requests = health_marks.clear_requests(self._service) if self._is_this_machine else {}
         for gpu, when in requests.items():
             self._report_ended(self._health.clear(gpu, when))
             self._clear_others(gpu)
             try:
-                health_marks.remove_request(gpu)
+                health_marks.remove_request(gpu, self._service)
             except OSError as error:
                 self._notifier.log.warning(
                     "cannot remove a request to clear marks", gpu=gpu, cause=str(error)
@@ -267,7 +275,7 @@ class HealthService:
     def _store_marks(self) -> None:
         """Write the marks; a failure is reported once, and retried at each poll."""
         try:
-            health_marks.write(self._health.marks)
+            health_marks.write(self._health.marks, self._service)
         except OSError as error:
             if str(error) != self._store_error:
                 self._notifier.log.warning("the marks were not stored", cause=str(error))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gpuhook.device_plugin.health.health_marks import PLUGIN
 from gpuhook.device_plugin.health.health_service import HealthService
 from gpuhook.device_plugin.health.polled_service import PolledHealthService
 from gpuhook.device_plugin.vendor_flags import vendor_flags
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.launch_options import Launch
+    from gpuhook.device_plugin.health.device_trouble import DeviceTrouble
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.device_plugin.notifier import Notifier
     from gpuhook.device_plugin.offer.offered_devices import Device
@@ -31,6 +33,8 @@ class NodeHealth(HealthService):
         triggers: Triggers,
         notifier: Notifier,
         count_xid: Callable[[str, int], None],
+        *,
+        service: str = PLUGIN,
     ) -> None:
         self._polled = PolledHealthService(launch, triggers, notifier)
         super().__init__(
@@ -41,6 +45,7 @@ class NodeHealth(HealthService):
             count_xid,
             clear_others=self._polled.clear,
             is_this_machine=launch.inventory is None,
+            service=service,
         )
 
     def apply(self, configuration: Configuration) -> None:
@@ -49,9 +54,10 @@ class NodeHealth(HealthService):
         flags = (vendor_flags(configuration.flags, vendor.name) for vendor in vendors())
         self._polled.configure(max(one.check_interval for one in flags))
 
-    def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
+    def troubles(self, devices: Iterable[Device]) -> dict[str, tuple[DeviceTrouble, ...]]:
+        """Return the troubles of the unhealthy ones of `devices`, by UUID."""
         known = list(devices)
-        return {**self._polled.unhealthy(known), **super().unhealthy(known)}
+        return {**self._polled.troubles(known), **super().troubles(known)}
 
     def update(self, snapshot: NodeSnapshot, loop: asyncio.AbstractEventLoop) -> None:
         super().update(snapshot, loop)

@@ -14,6 +14,7 @@ from functools import partial
 
 from gpuhook.device_plugin import daemon_thread, driver_calls
 from gpuhook.device_plugin.health import exporter_client
+from gpuhook.device_plugin.health.device_trouble import FAULT, SILENT, DeviceTrouble
 from gpuhook.device_plugin.health.polled_health import PolledHealth
 from gpuhook.device_plugin.triggers import Reason
 from gpuhook.errors import GpuhookError
@@ -21,7 +22,7 @@ from gpuhook.vendors.catalogue import vendor_of_resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from gpuhook.device_plugin.config.launch_options import Launch
     from gpuhook.device_plugin.notifier import Notifier
@@ -63,14 +64,18 @@ class PolledHealthService:
         if time.monotonic() - self._checked_at >= self._interval:
             self._check()
 
-    def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
-        """Return the reasons of the unhealthy ones of `devices`, by UUID."""
-        found: Mapping[str, str]
-        found = {
+    def troubles(self, devices: Iterable[Device]) -> dict[str, tuple[DeviceTrouble, ...]]:
+        """Return the troubles of the unhealthy ones of `devices`, by UUID."""
+        faults = {
             uuid: text for one in self._health.values() for uuid, text in one.unhealthy.items()
         }
-        reasons = ((one, self._silent.get(one.domain) or found.get(one.uuid)) for one in devices)
-        return {device.uuid: reason for device, reason in reasons if reason}
+        found: dict[str, tuple[DeviceTrouble, ...]] = {}
+        for device in devices:
+            if silent := self._silent.get(device.domain):
+                found[device.uuid] = (DeviceTrouble(SILENT, silent),)
+            elif fault := faults.get(device.uuid):
+                found[device.uuid] = (DeviceTrouble(FAULT, fault),)
+        return found
 
     def clear(self, gpu: str) -> None:
         """Forget the risen counters of a GPU, or of "all", at an operator's request."""

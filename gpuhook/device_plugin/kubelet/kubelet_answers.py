@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
+    from gpuhook.device_plugin.kubelet.claimed_gpus import ClaimedGpus
     from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.vendors.plugin.vendor_part import LinkScores
 
@@ -41,15 +42,28 @@ class KubeletAnswers:
     are called in the event loop and must answer within milliseconds. pre_start() runs in its own
     thread, since it may query a driver that hangs.
 
-    `free_memory` returns the free bytes of the device with a UUID, None if unknown.
+    `free_memory` returns the free bytes of the device with a UUID, None if unknown. `claimed` are
+    the GPUs that claims have.
     """
 
-    def __init__(self, known: KnownNode, free_memory: Callable[[str], int | None]) -> None:
+    def __init__(
+        self,
+        known: KnownNode,
+        free_memory: Callable[[str], int | None],
+        claimed: ClaimedGpus | None = None,
+    ) -> None:
         self.known = known
         self._free_memory = free_memory
+        self._claimed = claimed
 
     def allocate(self, resource: Resource, requests: list[list[str]]) -> list[Allocation]:
-        """Return the allocation of each container; raises what allocate.allocate() raises."""
+        """Return the allocation of each container.
+
+        Raises GH2642, and what allocate.allocate() raises.
+        """
+        if self._claimed is not None:
+            for ids in requests:
+                self._claimed.check(resource, ids)
         return [allocate(resource, ids, self.known.context) for ids in requests]
 
     def preferred(

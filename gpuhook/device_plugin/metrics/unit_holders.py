@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries the kubelet's pod resources API for the container that holds each unit.
+"""Queries the kubelet's pod resources API for the containers that hold units and claims' devices.
 
 The query needs permission to open the kubelet's socket. If it fails, the result is empty and has
 the reason. Source: the kubelet's pod resources API v1, List.
@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpuhook.device_plugin.api.podresources_pb2 import ListPodResourcesResponse
 
 _MAX_ANSWER = 16 << 20
@@ -28,16 +30,29 @@ class Holder(NamedTuple):
     container: str
 
 
+class ClaimedDevice(NamedTuple):
+    """A device of a claim that a container uses: claim, driver, pool, device, and the share."""
+
+    namespace: str
+    claim: str
+    driver: str
+    pool: str
+    device: str
+    share_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Holdings:
     """The holder of each held unit; `reason` is why the query failed, "" if it succeeded.
 
     `by_resource` has the same by resource, since units of two resources may have the same id.
+    `claims` are the devices of Dynamic Resource Allocation, each with a container that uses it.
     """
 
     holders: dict[str, Holder] = field(default_factory=dict)
     reason: str = ""
     by_resource: dict[str, dict[str, Holder]] = field(default_factory=dict)
+    claims: tuple[tuple[Holder, ClaimedDevice], ...] = ()
 
 
 async def ask(socket: str, timeout: float = 2.0) -> Holdings:
@@ -71,7 +86,7 @@ async def ask(socket: str, timeout: float = 2.0) -> Holdings:
     holders: dict[str, Holder] = {}
     for units in by_resource.values():
         holders.update(units)
-    return Holdings(holders, by_resource=by_resource)
+    return Holdings(holders, by_resource=by_resource, claims=tuple(_claimed_devices(answer)))
 
 
 def _socket_error(socket: str) -> str:
@@ -93,3 +108,13 @@ def _holders_by_resource(answer: ListPodResourcesResponse) -> dict[str, dict[str
                 units = held.setdefault(devices.resource_name, {})
                 units.update(dict.fromkeys(devices.device_ids, holder))
     return held
+
+
+def _claimed_devices(answer: ListPodResourcesResponse) -> Iterator[tuple[Holder, ClaimedDevice]]:
+    for pod in answer.pod_resources:
+        for container in pod.containers:
+            holder = Holder(pod.namespace, pod.name, container.name)
+            for claim in container.dynamic_resources:
+                for one in claim.claim_resources:
+                    about = (one.driver_name, one.pool_name, one.device_name, one.share_id)
+                    yield holder, ClaimedDevice(claim.claim_namespace, claim.claim_name, *about)

@@ -117,7 +117,10 @@ def _consumed(name: ClaimName, result: Mapping[str, Any], path: str) -> dict[str
     """Return the consumed capacities as whole numbers, without the driver's domain."""
     found = {}
     own = f"{result['driver']}/"
-    for capacity, amount in _field(name, result, "consumedCapacity", kind=dict).items():
+    consumed = result.get("consumedCapacity") or {}
+    if not isinstance(consumed, dict):
+        raise _unreadable(name, path)
+    for capacity, amount in consumed.items():
         number = quantity(amount) if isinstance(amount, str) else amount
         if number is None or isinstance(number, bool) or not number >= 0:
             raise _unreadable(name, f"{path}[{capacity}]")

@@ -122,11 +122,11 @@ class ClaimSpecs:
 
     def __init__(self, directory: str, driver: str, boot: str) -> None:
         self.directory = directory
-        self._prefix = f"gpuhook-{driver}-claim_"
+        self.path_prefix = os.path.join(directory, f"gpuhook-{driver}-claim_")
         self._boot = boot
 
     def path(self, uid: str) -> str:
-        return os.path.join(self.directory, f"{self._prefix}{uid}{_SUFFIX}")
+        return f"{self.path_prefix}{uid}{_SUFFIX}"
 
     def has(self, uid: str) -> bool:
         """Return whether a claim has a spec."""
@@ -153,10 +153,11 @@ class ClaimSpecs:
 
     def uids(self) -> Iterator[str]:
         """Yield the UIDs of the claims that have a spec."""
+        prefix = os.path.basename(self.path_prefix)
         with suppress(OSError):
             for name in os.listdir(self.directory):
-                if name.startswith(self._prefix) and name.endswith(_SUFFIX):
-                    yield name[len(self._prefix) : -len(_SUFFIX)]
+                if name.startswith(prefix) and name.endswith(_SUFFIX):
+                    yield name[len(prefix) : -len(_SUFFIX)]
 
     def record(self, uid: str) -> PreparedClaim | None:
         """Return the claim of a spec that was written since the machine booted, else None."""

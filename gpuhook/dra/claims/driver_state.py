@@ -5,10 +5,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuhook.dra.slices import server_features
+from gpuhook.dra.slices.server_features import ServerFeatures
+from gpuhook.dra.slices.server_form import server_form
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
-    from gpuhook.dra.pool.pool_device import Pool
+    from gpuhook.dra.pool.pool_device import Pool, PoolDevice
+
+_WITHOUT_SHARES = ServerFeatures().without([server_features.SHARES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +29,10 @@ class DriverState:
     spec: Spec
     token: str = ""
     trouble: str = ""
+
+    def device(self, name: str) -> PoolDevice | None:
+        """Return the device with this name, also one of a GPU that has a device for each slot."""
+        found = self.pool.device(name)
+        if found is None:
+            found = server_form(self.pool, _WITHOUT_SHARES).device(name)
+        return found

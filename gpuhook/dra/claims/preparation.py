@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gpuhook.dra.claims.claim_spec import ClaimSpecs
     from gpuhook.dra.claims.driver_state import DriverState
     from gpuhook.dra.claims.prepared_claim import PreparedDevice
+    from gpuhook.dra.pool.pool_device import Pool
 
     Step = Callable[[str], None]  # notes what a call waits for
 
@@ -36,7 +37,10 @@ _UID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,62}[0-9A-Za-z]")
 
 
 class Preparation:
-    """The claims of one driver. `current` returns the node's state, which a driver may block."""
+    """The claims of one driver. `current` returns the node's state, which a driver may block.
+
+    `require_free` raises if a container of a device plugin has a device of an intent.
+    """
 
     def __init__(
         self,
@@ -45,8 +49,11 @@ class Preparation:
         checkpoint: Checkpoint,
         specs: ClaimSpecs,
         current: Callable[[], DriverState],
+        *,
+        require_free: Callable[[PreparedClaim, Pool], None],
     ) -> None:
         self.driver = driver
+        self._require_free = require_free
         self.checkpoint = checkpoint
         self.specs = specs
         self._reader = reader
@@ -56,7 +63,8 @@ class Preparation:
     def prepare(self, name: ClaimName, step: Step) -> tuple[PreparedDevice, ...]:
         """Return the devices of a claim, prepared once.
 
-        Raises GH2600 to GH2606, GH2609, and the faults of the API server and of files.
+        Raises GH2600 to GH2606, GH2608, the faults of the API server and of files, and what
+        `require_free` raises.
         """
         _require_valid(name)
         step("the checkpoint")
@@ -70,7 +78,7 @@ class Preparation:
         state = self._state(step)
         intent = self._intent(claim, state)
         with self._hold(intent, step):
-            self._carry_out(intent, state)
+            self._carry_out(intent, state, step)
         return claim_spec.prepared_devices(self.driver, intent)
 
     def unprepare(self, name: ClaimName, step: Step) -> None:
@@ -118,18 +126,21 @@ class Preparation:
         """Return the intent for a claim; raises GH2605."""
         held = []
         for result in claim.devices:
-            found = state.pool.device(result.device)
+            found = state.device(result.device)
             if found is None:
                 pool = state.pool.name
                 raise fault("GH2605", claim=claim.name, device=result.device, pool=pool)
             held.append(prepared_claim.held(result, found))
         return PreparedClaim(claim, tuple(held), state.token)
 
-    def _carry_out(self, intent: PreparedClaim, state: DriverState) -> None:
+    def _carry_out(self, intent: PreparedClaim, state: DriverState, step: Step) -> None:
         """Write intent, spec and result. After a failure nothing of the claim remains."""
         self.checkpoint.change(lambda claims: _put(intent, claims))
         complete = replace(intent, is_complete=True)
         try:
+            step("the kubelet's list of containers with devices")
+            self._require_free(intent, state.pool)
+            step("the CDI spec and the checkpoint")
             self.specs.write(complete, claim_spec.document(complete, state.pool, state.spec))
             self.checkpoint.change(lambda claims: _put(complete, claims))
         except BaseException:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.metrics.counters import Counters
     from gpuhook.dra.claims.claim_calls import ClaimCalls
     from gpuhook.dra.claims.prepared_claim import PreparedDevice
+    from gpuhook.dra.health.health_stream import HealthStream
 
 
 class RegistrationService:
@@ -77,16 +78,19 @@ class RegistrationService:
 
 
 class ClaimService:
-    """Answers the calls for claims, in all versions of the service."""
+    """Answers the calls for claims, in all versions of the service; `health` is also served."""
 
-    def __init__(self, driver: str, calls: ClaimCalls, counters: Counters) -> None:
+    def __init__(
+        self, driver: str, calls: ClaimCalls, counters: Counters, health: HealthStream
+    ) -> None:
         self.name = driver
+        self._health = health
         self._calls = calls
         self._counters = counters
 
     def rpc_handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """Return the handler of each version."""
-        return tuple(map(self._handler, dra_services.VERSIONS))
+        """Return the handlers of all versions."""
+        return (*map(self._handler, dra_services.VERSIONS), *self._health.rpc_handlers())
 
     def _handler(self, version: str) -> grpc.GenericRpcHandler:
         prepare, unprepare = dra_services.prepare(version), dra_services.unprepare(version)

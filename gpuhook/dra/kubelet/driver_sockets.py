@@ -16,6 +16,7 @@ from gpuhook.device_plugin.kubelet.directory_watch import DirectoryWatch
 from gpuhook.device_plugin.kubelet.grpc_endpoint import Endpoint
 from gpuhook.dra.kubelet import socket_paths
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.error_text import worded
 from gpuhook.host.logs import logger
 
 TYPE_CHECKING = False
@@ -39,6 +40,7 @@ class DriverSockets:
         self._endpoints: dict[str, Endpoint] = {}
         self._wake = asyncio.Event()
         self._ending = False
+        self._ending = False
         self._reported = ""
         self._backoff = Backoff(_FIRST_DELAY, _LONGEST_DELAY)
         self._task: asyncio.Task[None] | None = None
@@ -46,7 +48,6 @@ class DriverSockets:
 
     async def start(self) -> None:
         """Remove dead sockets, and serve from now on; failures are logged and retried."""
-        os.makedirs(self.paths.directory, 0o750, exist_ok=True)
         socket_paths.remove_dead(self.paths, self._served[self.paths.service].name)
         try:
             self._watch = DirectoryWatch(map(os.path.dirname, self._served), self._on_change)
@@ -57,11 +58,12 @@ class DriverSockets:
     async def end(self) -> None:
         """Remove the registration, wait for calls, and stop."""
         self._ending = True
+        self._ending = True
+        self._wake.set()
+        if self._task is not None:
+            await asyncio.wait({self._task})
         if self._watch is not None:
             self._watch.close()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
         registration = self._endpoints.pop(self.paths.registration, None)
         if registration is not None:
             await registration.close()
@@ -74,12 +76,13 @@ class DriverSockets:
             self._wake.set()
 
     async def _keep(self, delay: float) -> None:
-        while True:
-            try:
-                await asyncio.wait_for(self._wake.wait(), delay)
-            except asyncio.TimeoutError:
-                self._renew_watch()
+        loop = asyncio.get_running_loop()
+        while not self._ending:
+            timer = loop.call_later(delay, self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
             self._wake.clear()
+            self._renew_watch()
             try:
                 delay = await self._serve_all()
             except Exception as error:  # a bug must not end the driver
@@ -99,16 +102,19 @@ class DriverSockets:
 
     async def _serve_all(self) -> float:
         """Serve each socket that is not served; return the delay until the next check."""
+        if self._ending:
+            return 0
         service = self._endpoints.get(self.paths.service)
         if service is not None and not service.is_ours():
             registration = self._endpoints.pop(self.paths.registration, None)
             if registration is not None:
                 await registration.close()
         try:
+            os.makedirs(self.paths.directory, 0o750, exist_ok=True)
             for path, served in self._served.items():
                 await self._serve(path, served)
-        except GpuhookError as error:
-            return self._report(error)
+        except (GpuhookError, OSError) as error:
+            return self._report(worded(error))
         self._backoff.reset()
         self._reported = ""
         return _INTERVAL_WITHOUT_INOTIFY if self._watch is None else _INTERVAL

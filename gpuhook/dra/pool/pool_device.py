@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gpuhook.vendors.plugin.dra_device import Version as Version  # noqa: PLC0414, TC001 # of attributes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,13 +15,6 @@ if TYPE_CHECKING:
 
 MEMORY = "memory"
 SLOTS = "slots"
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """An attribute that is a semantic version: 580.65.6, without leading zeros."""
-
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +66,16 @@ class PoolDevice:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The devices of one driver on this node, in their stable order, and the counter sets."""
+    """The devices of one driver on this node, in their stable order, and the counter sets.
+
+    `reason` is why there is no device.
+    """
 
     driver: str  # "gpu.nvidia.com"
     name: str  # the name of the node
     devices: tuple[PoolDevice, ...] = ()
     counter_sets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    reason: str = ""
 
     def device(self, name: str) -> PoolDevice | None:
         """Return the device with this name."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.inventory.support_facts import SupportFacts
     from gpuhook.vendors.inventory.vendor_inventory import NodePlace
     from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
+    from gpuhook.vendors.plugin.dra_device import DraDevices
     from gpuhook.vendors.plugin.plugin_place import PluginPlace
     from gpuhook.vendors.plugin.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.plugin.vendor_part import (
@@ -56,6 +57,11 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
     }
 
     dra_driver = "gpu.amd.com"  # AMD's name
+
+    def dra_devices(self, part: VendorPart, host_root: str | None) -> DraDevices:
+        from gpuhook.vendors.amd.plugin import amd_dra
+
+        return amd_dra.dra_devices(_node(part), host_root)
 
     @property
     def exporter(self) -> ExporterWords | None:

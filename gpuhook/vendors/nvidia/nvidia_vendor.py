@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.inventory.support_facts import SupportFacts
     from gpuhook.vendors.inventory.vendor_inventory import NodePlace
     from gpuhook.vendors.labels.vendor_labels import LabelOffer, VendorLabels
+    from gpuhook.vendors.plugin.dra_device import DraDevices
     from gpuhook.vendors.plugin.plugin_place import PluginPlace
     from gpuhook.vendors.plugin.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.plugin.vendor_part import (
@@ -50,6 +51,12 @@ class NvidiaVendor(NvidiaInventoryVendor):
     parse_capabilities = staticmethod(nvidia_words.parse_capabilities)
     exporter: ExporterWords | None = None
     dra_driver = "gpu.nvidia.com"  # NVIDIA's name, for which claims and classes are written
+
+    def dra_devices(self, part: VendorPart, host_root: str | None) -> DraDevices:
+        from gpuhook.vendors.nvidia.plugin import nvidia_dra, nvidia_part
+
+        return nvidia_dra.dra_devices(nvidia_part.own_part([part]).node, host_root)
+
     usual_resources = (
         r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-[1-7]g\.[0-9]{1,3}gb([.+][a-z0-9.]+)?(\.shared)?)"
     )

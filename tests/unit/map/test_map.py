@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from gpuhook.cli import main
 from gpuhook.cli.diagnosis import screen
 from gpuhook.containers.warm import state_roots
+from gpuhook.device_plugin.kubelet import device_checkpoint
 from gpuhook.map import map_terminal
-from gpuhook.usage import kubelet_units
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.running import Running
@@ -32,7 +32,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NODE_NAME", "node-7")
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(state_roots, "PLACES", (str(tmp_path / "runc"),))
-    monkeypatch.setattr(kubelet_units, "ROOTS", ())
+    monkeypatch.setattr(device_checkpoint, "ROOTS", ())
     return tmp_path
 
 

@@ -20,7 +20,7 @@ import gpuhook
 from gpuhook.cli import main
 from gpuhook.cli.diagnosis import screen
 from gpuhook.containers.warm import state_roots
-from gpuhook.usage import kubelet_units
+from gpuhook.device_plugin.kubelet import device_checkpoint
 from gpuhook.vendors.amd.usage import amd_reading, amd_usage
 from gpuhook.vendors.nvidia.usage import nvidia_usage
 from gpuhook.vendors.usage import usage_worker
@@ -51,7 +51,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(tmp_path / "node"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(state_roots, "PLACES", (str(tmp_path / "runc"),))
-    monkeypatch.setattr(kubelet_units, "ROOTS", ())
+    monkeypatch.setattr(device_checkpoint, "ROOTS", ())
     return tmp_path
 
 

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -25,12 +26,14 @@ from gpuhook.device_plugin.guard import guard_marks
 from gpuhook.device_plugin.guard.guard_policy import TERM, GuardMark, Sent
 from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.device_plugin.health import recovery_evidence
+from gpuhook.device_plugin.kubelet import device_checkpoint
 from gpuhook.host.hot import procfs
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit, mount_path
-from gpuhook.usage import kubelet_units, ps_text, visibility
+from gpuhook.usage import ps_text, visibility
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
 from gpuhook.vendors.nvidia.usage import nvidia_devices
+from tests.kubelet.pod_resources import PodResources, claiming_pod
 from tests.unit.other_user import AS_ROOT, other_user
 from tests.unit.table_rows import printed_rows
 
@@ -43,7 +46,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(state_roots, "PLACES", ())  # hide the containers of this machine
-    monkeypatch.setattr(kubelet_units, "ROOTS", ())
+    monkeypatch.setattr(device_checkpoint, "ROOTS", ())
     return tmp_path
 
 
@@ -469,3 +472,28 @@ def test_node_without_a_driver(place: Path) -> None:
     shown = ps("--driver-root", str(place))
     assert shown.stderr == "no container has a GPU, and this node has no GPU driver\n"
     assert ps("--no-nvml").stderr == "no container has a GPU\n"
+
+
+def test_claims_of_a_container_come_from_the_kubelet(place: Path) -> None:
+    """Without the API server; a kubelet without a driver of gpuhook is not called."""
+    container(place, "one", pod="train-0", namespace="ml", container="main", **holding(0))
+    container(place, "two", **holding(1))
+    with TemporaryDirectory() as root:  # the path of a socket is short
+        (Path(root) / "pod-resources").mkdir()
+        with PodResources(Path(root) / "pod-resources/kubelet.sock") as kubelet:
+            kubelet.pods = [
+                claiming_pod("ml", "train-0", "gpus", "gpu.nvidia.com", "gpu-0", "3f2a"),
+                claiming_pod("ml", "train-0", "nic", "net.example.com", "eth0"),
+            ]
+            assert '"claims": []' in ps("-o", "json", "--kubelet-root", root).stdout
+            assert kubelet.calls == 0
+            (Path(root) / "plugins/gpu.nvidia.com").mkdir(parents=True)
+            shown = ps("-o", "json", "--kubelet-root", root)
+            wide = ps("-o", "wide", "--kubelet-root", root)
+        one, two = json.loads(shown.stdout)["containers"]
+        silent = ps("--kubelet-root", root)
+    about = {"namespace": "ml", "name": "gpus", "driver": "gpu.nvidia.com", "pool": "node-1"}
+    assert one["claims"] == [{**about, "device": "gpu-0", "share": "3f2a"}]
+    assert two["claims"] == []
+    assert "gpus:gpu-0/3f2a" in wide.stdout
+    assert "cannot read which container holds which claim" in silent.stderr

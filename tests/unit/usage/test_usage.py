@@ -17,7 +17,8 @@ from click.testing import CliRunner, Result
 import gpuhook
 from gpuhook.cli import main
 from gpuhook.containers.warm import state_roots
-from gpuhook.usage import container_sharing, kubelet_units
+from gpuhook.device_plugin.kubelet import device_checkpoint
+from gpuhook.usage import container_sharing, plugin_containers
 from gpuhook.vendors.usage import usage_worker
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
@@ -42,7 +43,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(state_roots, "PLACES", (str(tmp_path / "runc"),))
-    monkeypatch.setattr(kubelet_units, "ROOTS", ())
+    monkeypatch.setattr(device_checkpoint, "ROOTS", ())
     return tmp_path
 
 
@@ -285,7 +286,7 @@ def test_kubelet_directory_with_two_names(
 
 @pytest.mark.parametrize("mounts", [None, {}, [None], [{}], [{"source": 1}], [{"source": ""}]])
 def test_malformed_mounts_are_no_device_plugin(mounts: object) -> None:
-    assert not kubelet_units.is_plugin({"mounts": mounts}, "/var/lib/kubelet")
+    assert not plugin_containers.is_plugin({"mounts": mounts}, "/var/lib/kubelet")
 
 
 def test_mig_instances(place: Path, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:

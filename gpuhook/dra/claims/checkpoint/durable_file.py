@@ -12,13 +12,12 @@ from contextlib import suppress
 
 from gpuhook.host.hot import files
 
-_PREFIX, _SUFFIX = ".dra-", ".tmp"
+_SUFFIX = ".tmp"
 
 
 def replace(path: str, data: bytes, mode: int) -> None:
     """Replace the file `path` atomically, and wait for the disk; raises OSError."""
-    directory = os.path.dirname(path)
-    temporary = os.path.join(directory, f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}")
+    temporary = _temporary(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     fd = os.open(temporary, flags, 0o600)
     try:
@@ -33,15 +32,16 @@ def replace(path: str, data: bytes, mode: int) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
-    sync(directory)
+    sync(os.path.dirname(path))
 
 
 def keep_copy(path: str, copy: str) -> None:
     """Make `copy` another name of the file `path`, if that exists; raises OSError."""
-    temporary = os.path.join(os.path.dirname(copy), f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}")
+    temporary = _temporary(copy)
     with suppress(FileNotFoundError):
         os.link(path, temporary, follow_symlinks=False)
         os.rename(temporary, copy)
+        os.unlink(temporary)  # rename(2) does nothing if the copy is the same file already
 
 
 def sync(directory: str) -> None:
@@ -53,10 +53,18 @@ def sync(directory: str) -> None:
         os.close(fd)
 
 
-def remove_temporary(directory: str) -> None:
-    """Remove what killed processes left. No other process may write there."""
+def _temporary(path: str) -> str:
+    return f"{path}.{os.urandom(8).hex()}{_SUFFIX}"
+
+
+def remove_temporary(path: str) -> None:
+    """Remove what killed processes left of the files whose paths begin with `path`.
+
+    No process may write one of them meanwhile.
+    """
+    directory, prefix = os.path.split(path)
     with suppress(OSError):
         for name in os.listdir(directory):
-            if name.startswith(_PREFIX) and name.endswith(_SUFFIX):
+            if name.startswith(prefix) and name.endswith(_SUFFIX):
                 with suppress(OSError):
                     os.unlink(os.path.join(directory, name))

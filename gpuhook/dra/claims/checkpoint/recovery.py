@@ -58,10 +58,10 @@ def recover(
     driver that still runs is left to it, unless `is_alone`.
     """
     with checkpoint.lock():
-        if is_alone:
-            durable_file.remove_temporary(specs.directory)
+        durable_file.remove_temporary(checkpoint.path)  # written under the lock only
         found = _claims(checkpoint, specs, exists)
         if is_alone:
+            durable_file.remove_temporary(specs.path_prefix)
             found = _settled(found, specs)
             for uid in set(specs.uids()) - found.keys():
                 specs.remove(uid)

@@ -80,6 +80,10 @@ class MigInstance:
     has_graphics: bool | None = None
     gpu_instance_minor: int | None = None  # of its access capability
     compute_instance_minor: int | None = None
+    profile_id: int | None = fact(is_optional=True)  # NVML's id of the GPU instance's profile
+    # The memory slices of the GPU that the GPU instance has: the first one, and their number.
+    memory_start: int | None = fact(is_optional=True)
+    memory_slices: int | None = fact(is_optional=True)
     trouble: str | None = fact(is_optional=True)  # why no container can get it
 
 

@@ -92,6 +92,9 @@ def _instance(
     attributes = ask(pynvml.nvmlDeviceGetAttributes_v2, device)
     if attributes is not None:
         found = _with_attributes(found, attributes)
+    placed = _gpu_instance_info(handles, gpu_instance)
+    if placed is not None:
+        found = _with_placement(found, placed)
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo, device)
     if memory is not None:
         found = replace(found, memory_bytes=int(memory.total))
@@ -125,6 +128,22 @@ def _with_attributes(instance: MigInstance, attributes: Any) -> MigInstance:
     )
 
 
+def _with_placement(instance: MigInstance, info: Any) -> MigInstance:
+    """Add the profile's id, and the memory slices of the GPU instance."""
+    return replace(
+        instance,
+        profile_id=info.profileId,
+        memory_start=info.placement.start,
+        memory_slices=info.placement.size,
+    )
+
+
+def _gpu_instance_info(handles: _MigHandles, gpu_instance: int) -> Any:
+    """Return NVML's answer about a GPU instance, None without one."""
+    handle = handles.ask(pynvml.nvmlDeviceGetGpuInstanceById, handles.gpu, gpu_instance)
+    return None if handle is None else handles.ask(pynvml.nvmlGpuInstanceGetInfo, handle)
+
+
 def _computed(
     handles: _MigHandles, instance: MigInstance, memory_mib: int, total_bytes: int
 ) -> Profile | None:
@@ -132,28 +151,25 @@ def _computed(
     if not memory_mib or instance.gpu_slices is None or instance.compute_slices is None:
         return None
     size = mig_profile.memory_gib(memory_mib, total_bytes)
-    attributes = _attributes(handles, instance.gpu_instance)
+    attributes = _attributes(handles, instance.profile_id)
     if attributes is None:
         return None
     return Profile(instance.compute_slices, instance.gpu_slices, size, attributes)
 
 
-def _attributes(handles: _MigHandles, gpu_instance: int) -> str | None:
+def _attributes(handles: _MigHandles, profile_id: int | None) -> str | None:
     """Return the part after the memory in the name of a GPU instance's profile.
 
-    NVML reports the id of the profile, and the ids and, in newer libraries, the names of all
-    profiles. None if it does not.
+    NVML reports the ids and, in newer libraries, the names of all profiles. None if it does not.
     """
     ask, gpu = handles.ask, handles.gpu
-    handle = ask(pynvml.nvmlDeviceGetGpuInstanceById, gpu, gpu_instance)
-    info = None if handle is None else ask(pynvml.nvmlGpuInstanceGetInfo, handle)
-    if info is None:
+    if profile_id is None:
         return None
     for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
         profile = ask(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, gpu, number)
         if profile is None:
             profile = ask(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, gpu, number, 1)
-        if profile is not None and profile.id == info.profileId:
+        if profile is not None and profile.id == profile_id:
             named = mig_profile.parsed(ask(getattr, profile, "name", None))
             return _ATTRIBUTES.get(number, "") if named is None else named.attributes
     return None

@@ -15,6 +15,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
+from gpuhook.cli.options import plugin_command
 from gpuhook.device_plugin.config import configuration
 from gpuhook.device_plugin.config.config_reader import read
 from gpuhook.device_plugin.config.launch_options import Launch
@@ -240,11 +241,9 @@ def test_missing_package_is_a_fault(
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
     monkeypatch.delitem(sys.modules, "gpuhook.device_plugin.plugin_process", raising=False)
-    monkeypatch.setattr("gpuhook.cli.node.device_plugin.importlib.import_module", import_module)
-    from gpuhook.cli.node import device_plugin
-
+    monkeypatch.setattr("gpuhook.cli.options.plugin_command.importlib.import_module", import_module)
     with pytest.raises(GpuhookError) as caught:
-        device_plugin._plugin()
+        plugin_command._module("gpuhook.device_plugin.plugin_process", ())
     assert caught.value.code == "GH1805"
     assert "pip install 'gpuhook[plugin]'" in caught.value.hint
 

@@ -128,6 +128,7 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
     ("GPUHOOK_HEALTH_ENABLED_XIDS", "79", "own.health.enabled_xids", frozenset({79})),
     ("GPUHOOK_HEALTH_ASK_DRIVER", "0", "own.health.ask_driver", False),
     ("GPUHOOK_HEALTH_POLL_INTERVAL", "5s", "own.health.poll_interval", 5.0),
+    ("GPUHOOK_HEALTH_TAINT_EFFECT", "NoExecute", "own.health.taint_effect", "NoExecute"),
     ("GPUHOOK_METRICS_ADDRESS", ":1", "own.metrics.address", ":1"),
     ("GPUHOOK_MEMORY_RESERVE", "512Mi", "own.memory_reserve", 512 << 20),
     ("GPUHOOK_GUARD_ACTION", "kill", "own.guard.action", "kill"),

@@ -50,6 +50,7 @@ sharing:
   timeSlicing:
     resources:
     - {name: amd.com/gpu, replicas: 4, computeMask: true}
+gpuhook: {health: {taintEffect: NoExecute}}
 """
 SAMPLES = [
     yaml.safe_load(text)

@@ -155,7 +155,7 @@ def test_failed_write_of_marks_is_retried(
 ) -> None:
     write = health_marks.write
 
-    def full(_marks: object) -> None:
+    def full(_marks: object, _service: str) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(health_marks, "write", full)
@@ -185,3 +185,39 @@ def test_dump_neither_reads_nor_writes_marks_of_this_machine(
     assert not {mark.gpu for mark in dump_service._health.marks} & {UUID}
     assert health_marks.read() == before
     assert list(health_marks.clear_requests()) == ["all"]
+
+
+def test_each_service_has_its_own_marks_and_requests(
+    service: HealthService, tmp_path: Path
+) -> None:
+    """A device plugin and a DRA driver may run on one node."""
+    news = Notifier(logger())
+    other = HealthService(
+        Health(), str(tmp_path), Triggers(), news, lambda *_: None, service=health_marks.DRA
+    )
+    for one in (service, other):
+        update(one, snapshot())
+    other.on_message(XidReport(UUID, 79))
+    assert (health_marks.read(), len(health_marks.read(health_marks.DRA))) == ((), 1)
+    service.on_message(XidReport(UUID, 79))
+    health_marks.request_clear(UUID)
+    service.on_poll()
+    assert list(health_marks.clear_requests(health_marks.DRA)) == [UUID]
+    assert len(health_marks.read(health_marks.DRA)) == 1
+    other.on_poll()
+    assert health_marks.clear_requests(health_marks.DRA) == {}
+    assert health_marks.read(health_marks.DRA) == ()
+
+
+def test_trouble_has_the_time_of_the_first_event(
+    service: HealthService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeated XID renews the mark; the time of a taint must not change."""
+    update(service, snapshot())
+    for now in (100.0, 200.0):
+        monkeypatch.setattr("time.time", lambda now=now: now)
+        service.on_message(XidReport(UUID, 79))
+    (mark,) = service._health.marks
+    assert (mark.first, mark.since) == (100.0, 200.0)
+    (stored,) = health_marks.read()
+    assert (stored.first, stored.since) == (100.0, 200.0)

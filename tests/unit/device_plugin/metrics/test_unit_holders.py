@@ -17,7 +17,7 @@ from grpc import aio
 
 from gpuhook.device_plugin.api import podresources_pb2 as api
 from gpuhook.device_plugin.metrics import unit_holders
-from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
+from gpuhook.device_plugin.metrics.unit_holders import ClaimedDevice, Holder, Holdings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,24 @@ def pods() -> api.ListPodResourcesResponse:
         name="main", devices=[devices("nvidia.com/gpu", "GPU-0::0", "GPU-0::1")]
     )
     sidecar = api.ContainerResources(name="sidecar", devices=[devices("vendor.com/nic", "nic0")])
-    server = api.ContainerResources(name="main", devices=[devices("nvidia.com/gpu", "GPU-0::2")])
+    claim = api.DynamicResource(
+        claim_name="gpus-x",
+        claim_namespace="demo",
+        claim_resources=[
+            api.ClaimResource(
+                cdi_devices=[api.CDIDevice(name="k8s.gpu.nvidia.com/claim=u-gpu-1")],
+                driver_name="gpu.nvidia.com",
+                pool_name="node-1",
+                device_name="gpu-1",
+                share_id="s-1",
+            )
+        ],
+    )
+    server = api.ContainerResources(
+        name="main",
+        devices=[devices("nvidia.com/gpu", "GPU-0::2")],
+        dynamic_resources=[claim],
+    )
     return api.ListPodResourcesResponse(
         pod_resources=[
             api.PodResources(name="trainer", namespace="demo", containers=[trainer, sidecar]),
@@ -93,7 +110,8 @@ def test_each_unit_has_its_holder(socket: str) -> None:
     found = query(socket, _list)
     assert (found.holders, found.reason) == ({**gpus, **nic}, "")
     assert found.by_resource == {"nvidia.com/gpu": gpus, "vendor.com/nic": nic}
-    assert found.by_resource["nvidia.com/gpu"] == gpus
+    claimed = ClaimedDevice("demo", "gpus-x", "gpu.nvidia.com", "node-1", "gpu-1", "s-1")
+    assert found.claims == ((Holder("demo", "server", "main"), claimed),)
 
 
 def test_missing_socket_has_a_reason(socket: str) -> None:

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubelet's view: the units of each container and each GPU, and the device plugins.
+"""The checkpoint of the kubelet's device manager: the units of each container and each GPU.
 
-The units of all plugins are in the checkpoint of the kubelet's device manager (upstream:
-pkg/kubelet/cm/devicemanager/checkpoint). The container of a device plugin has every GPU and uses
-none. It is recognised by the kubelet's own directory of plugins, mounted from the host: no tenant
-has that, and a container with it decides what the kubelet assigns to all others.
+It has the units of all plugins (upstream: pkg/kubelet/cm/devicemanager/checkpoint).
 """
 
 from __future__ import annotations
@@ -16,12 +13,11 @@ from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
 from gpuhook.host.hot import files
 from gpuhook.request import replicas
-from gpuhook.usage import container_sharing
 from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
     from typing import Any
 
     Holder = tuple[str, str]  # UID of the pod, name of the container
@@ -32,8 +28,8 @@ ROOTS = (
     "/var/snap/microk8s/common/var/lib/kubelet",
     "/var/lib/k0s/kubelet",
 )
-_PLUGINS = "device-plugins"
-_CHECKPOINT = f"{_PLUGINS}/kubelet_internal_checkpoint"
+PLUGINS = "device-plugins"
+_CHECKPOINT = f"{PLUGINS}/kubelet_internal_checkpoint"
 _MAX_CHECKPOINT = 64 << 20
 
 
@@ -117,29 +113,3 @@ def unit_order(unit: str) -> tuple[int, str]:
     """Return a key that sorts the units of a device by their numbers."""
     number = unit.rpartition(replicas.SEPARATOR)[2]
     return (int(number) if number.isascii() and number.isdigit() else 0, unit)
-
-
-def is_recorded_plugin(entry: Mapping[str, Any], kubelet_root: str) -> bool:
-    """Return whether the container of a ledger entry is a device plugin, by its config.json."""
-    requests_all = "all" in (entry.get("requested") or ())
-    return requests_all and is_plugin(container_sharing.config(entry), kubelet_root)
-
-
-def is_plugin(spec: Mapping[str, Any], kubelet_root: str) -> bool:
-    """Return whether a config.json is that of a device plugin; `kubelet_root` is "" if unknown.
-
-    The whole source of a mount is compared: a tenant's volume is below the directory of the pods.
-    Links in it are not followed: a tenant can replace the directory behind its mount by a link.
-    """
-    named = [os.path.join(root, _PLUGINS) for root in (kubelet_root, *ROOTS) if root]
-    places = {os.path.abspath(path) for path in named} | {os.path.realpath(path) for path in named}
-    mounts = spec.get("mounts")
-    sources = (
-        mount.get("source")
-        for mount in (mounts if isinstance(mounts, list) else ())
-        if isinstance(mount, dict)
-    )
-    return any(
-        isinstance(source, str) and os.path.isabs(source) and os.path.normpath(source) in places
-        for source in sources
-    )

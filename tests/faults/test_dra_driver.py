@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of the DRA drivers: kills at each step, a slow API server, growth, two drivers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import grpc
+import pytest
+
+from gpuhook.dra.claims.claim import ClaimName
+from tests import depth
+from tests.cluster_api.cluster_server import Cluster, Fault
+from tests.kubelet.allocated_claims import result, stored
+from tests.kubelet.dra_kubelet import DraKubelet
+from tests.kubelet.dra_process import DraProcess
+from tests.kubelet.dra_running import RunDra, cluster, dra_kubelet, run_dra
+from tests.waiting import eventually
+
+__all__ = ["cluster", "dra_kubelet", "run_dra"]
+DRIVER = "gpu.nvidia.com"
+_STEPS = 22  # file operations of a prepare, and more: a call without a kill is a case, too
+Claims = list[ClaimName]
+
+
+@pytest.fixture
+def claims(cluster: Cluster) -> Claims:
+    """Return three claims, of GPU 0 to 2."""
+    return [stored(cluster, f"c{n}", result(f"gpu-{n}")) for n in range(3)]
+
+
+def succeed(
+    kubelet: DraKubelet, call: str, *names: ClaimName, version: str = ""
+) -> dict[str, object]:
+    """Call, and return the answers; none of them may be an error."""
+    found: dict[str, object] = {}
+    for uid, answer in getattr(kubelet, call)(DRIVER, *names, version=version).items():
+        assert answer.error == ""
+        found[uid] = answer
+    return found
+
+
+def spec_names(*names: ClaimName) -> list[str]:
+    return sorted(f"gpuhook-{DRIVER}-claim_{one.uid}.yaml" for one in names)
+
+
+def kill_in_call(driver: DraProcess, kubelet: DraKubelet, call: str, name: ClaimName) -> None:
+    """Call with kills armed; without one, kill the driver after the answer."""
+    driver.armed.touch()
+    try:
+        succeed(kubelet, call, name)
+    except grpc.RpcError:
+        assert driver.ended() == -signal.SIGKILL
+    else:
+        driver.kill()
+    finally:
+        driver.armed.unlink()
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("step", depth.every(4, range(_STEPS)))
+@pytest.mark.parametrize("call", ["prepare", "unprepare"])
+def test_a_killed_driver_is_recovered(
+    run_dra: RunDra, dra_kubelet: DraKubelet, claims: Claims, call: str, step: int
+) -> None:
+    kept, name, _ = claims
+    driver = run_dra()
+    first = succeed(dra_kubelet, "prepare", kept)
+    if call == "unprepare":
+        succeed(dra_kubelet, "prepare", name)
+    driver.kill()
+    driver.kill_at = step
+    driver.start()
+    dra_kubelet.wait_for_registrations(2)
+    kill_in_call(driver, dra_kubelet, call, name)
+    driver.kill_at = None
+    driver.start()
+    dra_kubelet.wait_for_registrations(3)
+    assert succeed(dra_kubelet, "prepare", kept) == first
+    succeed(dra_kubelet, call, name)
+    wanted = (kept, name) if call == "prepare" else (kept,)
+    assert driver.specs() == spec_names(*wanted)
+    left = os.listdir(dra_kubelet.plugins / DRIVER)
+    assert not [one for one in left if one.endswith(".tmp")]
+    succeed(dra_kubelet, "unprepare", kept, name)
+    assert driver.specs() == []
+
+
+def test_claims_outlive_the_process_and_their_objects(
+    run_dra: RunDra, dra_kubelet: DraKubelet, cluster: Cluster, claims: Claims
+) -> None:
+    driver = run_dra()
+    succeed(dra_kubelet, "prepare", *claims)
+    eventually(cluster.store.slices)
+    slices = cluster.store.slices()
+    assert driver.stop() == 0
+    assert len(driver.specs()) == 3
+    assert cluster.store.slices() == slices  # a quick restart changes nothing in the cluster
+    cluster.store.remove("resourceclaims")
+    driver.start()
+    dra_kubelet.wait_for_registrations(2)
+    succeed(dra_kubelet, "unprepare", *claims)
+    assert driver.specs() == []
+
+
+def test_the_devices_are_published_and_prepared(
+    run_dra: RunDra, dra_kubelet: DraKubelet, cluster: Cluster, claims: Claims
+) -> None:
+    driver = run_dra()
+    plugin = dra_kubelet.plugin(DRIVER)
+    assert plugin.supported == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+    eventually(cluster.store.slices)
+    (one,) = cluster.store.slices()
+    names = {device["name"] for device in one["spec"]["devices"]}
+    assert names == {f"gpu-{n}" for n in range(8)}
+    for version in ("v1", "v1beta1"):
+        succeed(dra_kubelet, "prepare", *claims, version=version)
+    text = driver.metrics()
+    counted = f'gpuhook_claims_total{{call="claim_prepare",driver="{DRIVER}",outcome="done"}} 6.0'
+    assert counted in text
+    assert "gpuhook_claim_prepare_seconds_count" in text
+
+
+def test_a_slow_api_server_delays_its_claim_only(
+    run_dra: RunDra, dra_kubelet: DraKubelet, cluster: Cluster, claims: Claims
+) -> None:
+    run_dra()
+    dra_kubelet.plugin(DRIVER)
+    eventually(cluster.store.slices)
+    succeed(dra_kubelet, "prepare", claims[0])
+    cluster.faults.append(Fault("get", "resourceclaims", count=1, pause=3))
+    found = dra_kubelet.prepare(DRIVER, *claims)
+    assert {one.error for one in found.values()} == {""}
+    cluster.faults.append(Fault("get", "resourceclaims", count=1, status=500))
+    succeed(dra_kubelet, "unprepare", *claims)
+    errors = [one.error for one in dra_kubelet.prepare(DRIVER, *claims).values()]
+    assert sorted(map(bool, errors)) == [False, False, True]
+    succeed(dra_kubelet, "prepare", *claims)
+
+
+def test_a_driver_without_an_api_server_ends_with_a_sentence(
+    run_dra: RunDra, dra_kubelet: DraKubelet
+) -> None:
+    driver = run_dra(GPUHOOK_SERVICE_ACCOUNT="/nowhere")
+    assert driver.ended() == 2
+    text = (driver.place / "log").read_text(encoding="utf-8")
+    assert "GH2609" in text
+    assert "/nowhere has no token" in text
+
+
+def test_signals_reload_and_end(
+    run_dra: RunDra, dra_kubelet: DraKubelet, cluster: Cluster, claims: Claims
+) -> None:
+    driver = run_dra()
+    eventually(cluster.store.slices)
+    driver.configure("version: v1\ngpuhook:\n  excludeDevices: ['7']\n")
+    driver.signal(signal.SIGHUP)
+
+    def devices() -> int:
+        return sum(len(one["spec"].get("devices", ())) for one in cluster.store.slices())
+
+    eventually(lambda: devices() == 7, "seven devices")
+    driver.configure("version: v1\nno-such-key: 1\nflags: [broken\n")
+    driver.wait_for_log(code="GH1800")
+    succeed(dra_kubelet, "prepare", *claims)
+    assert devices() == 7
+    assert driver.stop(signal.SIGINT) == 0
+
+
+def test_two_drivers_of_a_rolling_update(
+    run_dra: RunDra, dra_kubelet: DraKubelet, claims: Claims, tmp_path: Path
+) -> None:
+    directory = str(tmp_path / "cdi")
+    old = run_dra(POD_UID="uid-1", GPUHOOK_CDI_DIRECTORY=directory)
+    first = succeed(dra_kubelet, "prepare", claims[0])
+    run_dra(POD_UID="uid-2", GPUHOOK_CDI_DIRECTORY=directory)
+    dra_kubelet.wait_for_registrations(2)
+    assert dra_kubelet.plugin(DRIVER).endpoint.endswith("dra-uid-2.sock")
+    assert succeed(dra_kubelet, "prepare", *claims)[claims[0].uid] == first[claims[0].uid]
+    assert old.stop() == 0
+    succeed(dra_kubelet, "unprepare", *claims)
+    assert os.listdir(directory) == []
+
+
+def test_a_thousand_claims_leave_nothing(
+    run_dra: RunDra, dra_kubelet: DraKubelet, claims: Claims
+) -> None:
+    driver = run_dra()
+    pid = driver.pid
+
+    def cycle(rounds: int) -> None:
+        for _ in range(rounds):
+            succeed(dra_kubelet, "prepare", *claims)
+            succeed(dra_kubelet, "unprepare", *claims)
+
+    def usage() -> tuple[int, int, int]:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+        fields = dict(line.split(":", 1) for line in status.splitlines())
+        resident, threads = (int(fields[name].split()[0]) for name in ("VmRSS", "Threads"))
+        return len(os.listdir(f"/proc/{pid}/fd")), threads, resident
+
+    dra_kubelet.plugin(DRIVER)
+    cycle(20)
+    descriptors, threads, resident = usage()
+    cycle(depth.depth(30, 333))
+    eventually(lambda: usage()[0] <= descriptors + 3, "no more descriptors")
+    eventually(lambda: usage()[1] <= threads + 2, "no more threads")
+    assert usage()[2] <= resident + 4096  # KiB
+    assert driver.specs() == []

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: the DRA drivers as a process on a simulated node, with a kubelet and an API server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cluster_api.cluster_server import Cluster, node, serving
+from tests.kubelet.dra_kubelet import DraKubelet
+from tests.kubelet.dra_process import NODE, DraProcess, dra_process
+from tests.simulated.node import make_node
+
+RunDra = Callable[..., DraProcess]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    place = tmp_path / "account"
+    place.mkdir()
+    with serving(place, secure=True) as found:
+        found.store.add(node(NODE))
+        yield found
+
+
+@pytest.fixture
+def dra_kubelet(short_path: Path) -> Iterator[DraKubelet]:
+    with DraKubelet(short_path) as running:
+        yield running
+
+
+@pytest.fixture
+def run_dra(tmp_path: Path, dra_kubelet: DraKubelet, cluster: Cluster) -> Iterator[RunDra]:
+    """Return a function that starts the drivers with a profile, a configuration and variables."""
+    if os.geteuid() != 0:
+        pytest.skip("device nodes need root")
+    with ExitStack() as stack:
+
+        def start(profile: str = "h100x8", text: str = "version: v1\n", **env: str) -> DraProcess:
+            made = make_node(tmp_path / "node", profile)
+            place = tmp_path / f"driver-{env.get('POD_UID', '')}"
+            process = dra_process(place, made, dra_kubelet, cluster, text, env)
+            return stack.enter_context(process)
+
+        yield start
