@@ -7,20 +7,22 @@ The runtime has not made the root file system yet, so hooks of gpuhook do the wo
 from __future__ import annotations
 
 import copy
+import itertools
 import os
 import time
 from dataclasses import dataclass
 
 from gpuhook.apply.rootfs import hook_args
 from gpuhook.containers.hot import ledger
-from gpuhook.entry import exclusive_devices
+from gpuhook.entry import exclusive_devices, plan_context
 from gpuhook.entry.create import Create
 from gpuhook.entry.oci_command import Command
 from gpuhook.errors import fault
+from gpuhook.host.hot import state
 from gpuhook.host.hot.engine_log import EngineLog
 from gpuhook.host.logs import logger
 from gpuhook.nri.adjustment import Adjustment
-from gpuhook.nri.runtime_support import CDI, RuntimeSupport
+from gpuhook.nri.runtime_support import CDI, EXPANDED, RuntimeSupport
 from gpuhook.nri.wire import nri_messages
 from gpuhook.nri.wire.nri_messages import NriContainer, PodSandbox
 from gpuhook.nri.wire.protobuf_wire import Message
@@ -33,12 +35,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.entry.create import Edited
+    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.errors import GpuhookError
     from gpuhook.nri.node_specs import NodeSettings, NodeSpecs
     from gpuhook.nri.request_policy import RequestPolicy
 
 ROUTE = "nri"
-_EXPECTED = 120.0  # seconds in which a runtime starts a container that it has created
+_EXPECTED = 30.0  # seconds in which a runtime starts a container that it has created
 _POD_NAMES = ("io.kubernetes.pod.name", "io.kubernetes.pod.namespace")
 _CONTAINER_NAME = "io.kubernetes.container.name"
 
@@ -58,8 +61,8 @@ class ContainerLog(EngineLog):
 
     def warning(self, error: GpuhookError) -> None:
         """Report what the container lacks."""
-        self.warnings.append(error)
-        logger().warning(error.message, code=error.code, hint=error.hint, **self._names)
+        if self.keep(error):
+            logger().warning(error.message, code=error.code, hint=error.hint, **self._names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ class Injector:
         spec = container_spec(pod, container)
         before = copy.deepcopy(spec)
         context = self.specs.context(chosen, log)
+        if trouble is not None and _names_devices(spec, context):
+            raise trouble  # the policy is not known
         self.policy.restrict(spec, pod, container, context)
         command = _command(container.identity, support, pod.runtime_handler)
         create = Create(command, context, self.launcher, trouble, HookWork(), hook=self.hook)
@@ -120,18 +125,24 @@ class Injector:
 
     def _shape(self, change: Adjustment, edited: Edited, *, is_cdi: bool) -> str:
         """Let the runtime apply the specs if it can; returns the mode."""
-        added = [hook for found in change.hooks.values() for hook in found]
-        for hook in added if self.hook else ():
-            if os.path.basename(hook["path"]) == hook_args.HOOK_NAME:
-                hook["path"] = self.hook
         grant = edited.grant
-        if not is_cdi or grant is None or not grant.devices:
-            return "expanded"
         # A spec that is not a file is gpuhook's own description.
-        if not all(os.path.isabs(spec.path) for spec in grant.specs):
-            return "expanded"
+        is_file = grant is not None and all(os.path.isabs(spec.path) for spec in grant.specs)
+        hook_path = self.hook
+        if grant is not None and not is_file:
+            hook_path = hook_path or state.find_program(self.launcher, hook_args.HOOK_NAME)
+        for hook in itertools.chain(*change.hooks.values()) if hook_path else ():
+            if os.path.basename(hook["path"]) == hook_args.HOOK_NAME:
+                hook["path"] = hook_path
+        if not (is_cdi and is_file and grant is not None and grant.devices):
+            return EXPANDED
         change.by_cdi(grant.devices, grant.edits)
         return CDI
+
+
+def _names_devices(spec: dict[str, Any], context: PlanContext) -> bool:
+    """Return whether a container requests particular devices; images request all of them."""
+    return any(source.is_grant for _, source in plan_context.sources_logged(spec, context))
 
 
 def read_request(data: memoryview) -> tuple[PodSandbox, NriContainer]:

@@ -21,7 +21,7 @@ from gpuhook.host.hot.engine_log import as_fault
 from gpuhook.nri import request_policy
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.hot import plan_nodes, prefilter
-from gpuhook.vendors.plugin.plugin_place import PluginPlace
+from gpuhook.vendors.plugin.plugin_place import Places, PluginPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 class NodeSettings:
     """The node's settings, read again when their file changes.
 
-    Without a known policy, `trouble` refuses each container that requests a device.
+    Without a known policy, `trouble` refuses each container that requests a device. A container
+    without one of `marks` requests none.
     """
 
     def __init__(self, compiler: cold_command.Compiler) -> None:
@@ -47,20 +48,26 @@ class NodeSettings:
         self.trouble: GpuhookError | None = None
         self.marks: tuple[bytes, ...] = ()
 
+    def is_current(self) -> bool:
+        """Return whether the file is the one that was read."""
+        return _version() == self._version
+
     def refresh(self) -> None:
-        """Read the file if it has changed; a stat if not."""
-        try:
-            version = files.version(os.stat(settings.path()))
-        except OSError as error:
-            version = str(error.errno)
-        if version == self._version:
-            return
+        """Read the file: a program compiles it if it is new."""
+        version = _version()
         self.chosen, self.trouble = runtime.read_settings(self._compiler)
-        self._version = version
         own = runtime.own_marks(self.chosen)
         # In JSON, a quote precedes a variable.
         marks = (mark.strip(b'"') for mark in (*prefilter.MARKS, *own, *request_policy.MARKS))
         self.marks = tuple(dict.fromkeys(marks))
+        self._version = version
+
+
+def _version() -> str:
+    try:
+        return files.version(os.stat(settings.path()))
+    except OSError as error:
+        return str(error.errno)
 
 
 class NodeSpecs:
@@ -134,10 +141,18 @@ def _specs(vendor: Vendor, chosen: Settings) -> list[Compiled]:
 
     [] for a node without any. Raises GpuhookError.
     """
-    place = PluginPlace(state.host_root())
+    place = _place(vendor, chosen)
     part = driver_calls.call_driver(vendor, "nri", lambda: vendor.plugin_part(place))
     if part is None or not part.has_hardware:
         return []
     if part.error is not None:
         raise part.error
     return vendor.described_node(part.inventory, chosen).node.registry().all()
+
+
+def _place(vendor: Vendor, chosen: Settings) -> PluginPlace:
+    """Return where the node's files are: by the settings, else where the vendor has its driver."""
+    root = chosen.driver_root or next(iter(vendor.driver_roots(())), "/")
+    dev = chosen.dev_root or (root if vendor.holds_nodes(root) else "/")
+    places = Places(root, dev, root, dev)
+    return PluginPlace(state.host_root(), chosen.dev_root or None, places)

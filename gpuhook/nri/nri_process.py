@@ -84,45 +84,52 @@ class NriProcess:
         A plugin that a runtime has started ends with its connection. Raises GH2650 to GH2652,
         and the faults of the metrics' address.
         """
+        launched = os.environ.get(LAUNCHED_ENV)
         try:
-            launched = os.environ.get(LAUNCHED_ENV)
-            if not launched:
+            trunk = _launched_trunk(launched) if launched else None
+            if trunk is None:
                 lock(self._options.socket_path)
             if self._options.metrics_address:
                 nri_counters.serve(self._options.metrics_address, self.counters)
-            Thread(target=self._prime, name="gpuhook-prime", daemon=True).start()
-            if launched:
-                self._serve(socket.socket(fileno=int(launched)))
-            else:
+            self._prepare()
+            if trunk is None:
                 self._keep_connected()
+            else:
+                self._serve(trunk)
         except StopError:
             logger().info("stopped")
         finally:
             service_manager.notify("STOPPING=1")
         return 0
 
-    def _prime(self) -> None:
-        """Prepare the first answers: what the node has is known before a container asks."""
+    def _prepare(self) -> None:
+        """Read the settings, and begin to read the devices, before a container asks for any."""
         self._settings.refresh()
         trouble = self._settings.trouble
         if trouble is not None:
             logger().error(trouble.message, code=trouble.code, hint=trouble.hint)
+        Thread(target=self._prime, name="gpuhook-prime", daemon=True).start()
+
+    def _prime(self) -> None:
         failure = self._specs.prime(self._settings.chosen, ContainerLog({}))
         if failure:
             logger().error("cannot read the devices of this node", reason=failure)
 
     def _keep_connected(self) -> None:
-        backoff, is_first = Backoff(_FIRST, _CAP), not self._options.is_waiting
+        """Connect, again and again; a socket that cannot be used is reported once."""
+        backoff, is_expected, reported = Backoff(_FIRST, _CAP), self._options.is_waiting, ""
         while True:
             try:
                 trunk = connect(self._options.socket_path)
             except OSError as error:
                 trouble = _unreachable(self._options.socket_path, error)
-                if is_first:
+                if not is_expected or error.errno == errno.EACCES:
                     raise trouble from error
-                logger().warning(trouble.message, code=trouble.code, hint=trouble.hint)
+                if trouble.message != reported:
+                    logger().warning(trouble.message, code=trouble.code, hint=trouble.hint)
+                reported = trouble.message
             else:
-                is_first = False
+                is_expected, reported = True, ""
                 if self._serve(trunk):
                     backoff.reset()
             self._stop.wait(None, backoff.next())
@@ -168,6 +175,15 @@ class NriProcess:
             self.counters.is_ready = True
             service_manager.notify("READY=1")
             logger().info("ready")
+
+
+def _launched_trunk(descriptor: str) -> socket.socket:
+    """Return the socket of the runtime that has started this process; raises GH2651."""
+    try:
+        return socket.socket(fileno=int(descriptor))
+    except (OSError, ValueError) as error:
+        where = f"{LAUNCHED_ENV}={descriptor}"
+        raise fault("GH2651", path=where, reason=error) from error
 
 
 def connect(path: str) -> socket.socket:

@@ -8,28 +8,30 @@ an answer and drops the plugin. So a container that may have requested devices g
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
+from typing import TypeVar
 
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot.engine_log import as_fault
 from gpuhook.host.logs import logger
 from gpuhook.nri import injection, nri_counters, start_check
-from gpuhook.nri.runtime_support import CDI, UNSUPPORTED, RuntimeSupport, support_of
+from gpuhook.nri.runtime_support import CDI, EXPANDED, UNSUPPORTED, RuntimeSupport, support_of
 from gpuhook.nri.wire import nri_messages, ttrpc
 from gpuhook.nri.wire.protobuf_wire import WireError
 from gpuhook.nri.wire.ttrpc import CallError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from gpuhook.errors import GpuhookError
     from gpuhook.nri.injection import Decision, Injector
     from gpuhook.nri.nri_counters import NriCounters
     from gpuhook.nri.start_check import Synchronized
-    from gpuhook.nri.wire.nri_messages import NriContainer, PodSandbox
     from gpuhook.nri.wire.ttrpc import Method
+
+T = TypeVar("T")
 
 LONGEST = 1.5  # seconds for an answer
 _SHARE = 0.75  # of the runtime's own limit
@@ -49,7 +51,7 @@ class NriService:
         self._busy = Lock()  # while a container is decided
         self._seen: Synchronized = start_check.Synchronized()
         self._reported: set[str] = set()
-        self.is_configured = self.is_synchronized = self.is_shut_down = False
+        self.is_synchronized = self.is_shut_down = False
 
     @property
     def services(self) -> Mapping[str, Mapping[str, Method]]:
@@ -64,7 +66,7 @@ class NriService:
 
     def disconnect(self) -> None:
         """Forget the state of a connection."""
-        self.is_configured = self.is_synchronized = self.is_shut_down = False
+        self.is_synchronized = self.is_shut_down = False
         self._seen = start_check.Synchronized()
 
     def _configure(self, data: memoryview, _limit: float) -> bytes:
@@ -76,11 +78,9 @@ class NriService:
         if support.mode == UNSUPPORTED:
             error = fault("GH2653", runtime=name, reason=support.reason)
             logger().error(error.message, code=error.code, hint=error.hint)
-        mode = "expanded" if self._is_expanded and support.mode == CDI else support.mode
+        mode = EXPANDED if self._is_expanded and support.mode == CDI else support.mode
         reason = {"reason": support.reason} if support.reason else {}
         logger().info("configured", runtime=name, mode=mode, **reason)
-        self._injector.settings.refresh()
-        self.is_configured = True
         return nri_messages.subscription(nri_messages.CREATE_CONTAINER)
 
     def _synchronize(self, data: memoryview, _limit: float) -> bytes:
@@ -111,73 +111,72 @@ class NriService:
     def _create(self, data: memoryview, limit: float) -> bytes:
         """Answer for a container; raises CallError for one that must not start."""
         began = time.monotonic()
+        seconds = min(self._limit, limit * _SHARE) if limit else self._limit
         settings = self._injector.settings
-        settings.refresh()
+        if not settings.is_current():
+            with suppress(GpuhookError):  # late: so is the container if it may request devices
+                self._in_time(lambda _: settings.refresh(), began + seconds)
         raw = bytes(data)
         if self._support.mode == UNSUPPORTED or not any(mark in raw for mark in settings.marks):
             self._counters.create(nri_counters.UNCHANGED, time.monotonic() - began, is_read=False)
             return b""
-        seconds = min(self._limit, limit * _SHARE) if limit else self._limit
         outcome, response = nri_counters.REFUSED, b""
         try:
-            decision = self._decide(memoryview(raw), began, seconds)
+            decision = self._decide(memoryview(raw), began, began + seconds)
             response = decision.response
             outcome = nri_counters.INJECTED if decision.mode else nri_counters.UNCHANGED
         finally:
             self._counters.create(outcome, time.monotonic() - began, is_read=True)
         return response
 
-    def _decide(self, data: memoryview, began: float, seconds: float) -> Decision:
+    def _decide(self, data: memoryview, began: float, end: float) -> Decision:
         facts: dict[str, object] = {}
+        is_cdi = self._support.mode == CDI and not self._is_expanded
         try:
             pod, container = injection.read_request(data)
             facts = {**injection.names(pod, container)}
-            decision = self._in_time(pod, container, began + seconds, seconds)
-        except WireError as error:
-            raise _refusal(fault("GH2658", reason=error), facts, began) from error
+            decide, support = self._injector.decide, self._support
+            decision = self._in_time(
+                lambda late: decide(pod, container, support, is_cdi=is_cdi, is_late=late), end
+            )
         except Exception as error:
-            raise _refusal(as_fault(error, "the host"), facts, began) from error
+            is_text = isinstance(error, (WireError, UnicodeError))
+            found = fault("GH2658", reason=error) if is_text else as_fault(error, "the host")
+            _log(nri_counters.REFUSED, began, code=found.code, reason=found.message, **facts)
+            text = f"gpuhook: {found.code}: {found.message} ({found.hint})"
+            raise CallError(ttrpc.UNKNOWN, text) from error
         outcome = nri_counters.INJECTED if decision.mode else nri_counters.UNCHANGED
         more = {"devices": list(decision.devices), "mode": decision.mode} if decision.mode else {}
         _log(outcome, began, **facts, **more, source=decision.source)
         return decision
 
-    def _in_time(
-        self, pod: PodSandbox, container: NriContainer, end: float, seconds: float
-    ) -> Decision:
-        """Return the decision, made in a thread; raises what it raises, GH2656 if it is late."""
-        answers: SimpleQueue[Decision | Exception] = SimpleQueue()
-        late = Event()
-        is_cdi = self._support.mode == CDI and not self._is_expanded
+    def _in_time(self, call: Callable[[Callable[[], bool]], T], end: float) -> T:
+        """Return what `call` returns, made in a thread; raises what it raises, GH2656 after `end`.
+
+        `call` gets a function that returns whether it is late. One call is made at a time.
+        """
+        answers: SimpleQueue[tuple[T, None] | tuple[None, Exception]] = SimpleQueue()
+        late, began = Event(), time.monotonic()
 
         def work() -> None:
-            with self._busy:
-                if late.is_set():
-                    return
-                try:
-                    answers.put(
-                        self._injector.decide(
-                            pod, container, self._support, is_cdi=is_cdi, is_late=late.is_set
-                        )
-                    )
-                except Exception as error:  # the caller raises it
-                    answers.put(error)
+            if not self._busy.acquire(timeout=max(0.0, end - time.monotonic())):
+                return
+            try:
+                answers.put((call(late.is_set), None))
+            except Exception as error:  # the caller raises it
+                answers.put((None, error))
+            finally:
+                self._busy.release()
 
         Thread(target=work, name="gpuhook-create", daemon=True).start()
         try:
-            found = answers.get(timeout=max(0.0, end - time.monotonic()))
+            result, error = answers.get(timeout=max(0.0, end - time.monotonic()))
         except Empty:
             late.set()
-            raise fault("GH2656", seconds=f"{seconds:.2g}") from None
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-
-def _refusal(error: GpuhookError, facts: dict[str, object], began: float) -> CallError:
-    """Return the status of a container that must not start, after a line in the log."""
-    _log(nri_counters.REFUSED, began, code=error.code, reason=error.message, **facts)
-    return CallError(ttrpc.UNKNOWN, f"gpuhook: {error.code}: {error.message} ({error.hint})")
+            raise fault("GH2656", seconds=f"{end - began:.2g}") from None
+        if error is not None:
+            raise error
+        return result  # type: ignore[return-value] # None only if the call returned it
 
 
 def _log(outcome: str, began: float, **facts: object) -> None:

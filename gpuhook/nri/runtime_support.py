@@ -19,7 +19,9 @@ _ALIASES = {"v2": "containerd", "crio": "cri-o"}
 _DOCKER = "docker"
 _CONTAINERD_ROOT = "/run/containerd/runc/k8s.io"  # of its shim, in the namespace of its CRI
 _CONTAINERD_TASKS = "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
-_VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})(?:\.\d+)*(?:[-~](?P<early>rc|beta|alpha|dev))?")
+_VERSION = re.compile(
+    r"v?(\d{1,6})\.(\d{1,6})(?:\.\d+)*(?:[-~](?P<early>rc|beta|alpha|dev))?", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,28 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuhook.host.hot.file_lock import FileLock
+from tests.contract.amd_installation import amd_installation, asks_amd
 from tests.contract.installation import CONTROL, KIND, Installation
-from tests.nri.fake_runtime import FakeRuntime, StatusError, container, pod
+from tests.contract.runtimes import CGROUPS, V2
+from tests.nri import nri_api
+from tests.nri.fake_runtime import FakePlugin, FakeRuntime, StatusError, container, pod
 from tests.nri.nri_plugin import NriPlugin, nri_plugin
+from tests.waiting import eventually
 
-NODE = ("containerd", "1.7.24~ds1")  # the runtime's name and version
+EXPANDED, BY_CDI = ("containerd", "1.7.24~ds1"), ("containerd", "v2.1.4")
+MIB4 = 4 << 20
+V2_FILE = "cgroup.controllers"
 
 
 @pytest.fixture
@@ -37,6 +48,15 @@ def plugin(node: Installation, runtime: FakeRuntime) -> Iterator[NriPlugin]:
         yield made
 
 
+@pytest.fixture
+def link(runtime: FakeRuntime, plugin: NriPlugin) -> FakePlugin:
+    """Return the plugin as containerd 1.7 sees it."""
+    assert plugin.process.poll() is None
+    made = runtime.accept()
+    assert made.start(*EXPANDED) == 8  # CREATE_CONTAINER and no other event
+    return made
+
+
 def asking(value: str, **more: Any) -> Any:
     """Return a container whose variable requests devices."""
     return container([f"NVIDIA_VISIBLE_DEVICES={value}"], **more)
@@ -46,28 +66,35 @@ def variables(adjust: Any) -> dict[str, str]:
     return {one.key: one.value for one in adjust.env}
 
 
-def test_expanded(node: Installation, runtime: FakeRuntime, plugin: NriPlugin) -> None:
+def nodes(adjust: Any) -> set[str]:
+    """Return the paths of the device nodes of an adjustment."""
+    return {device.path for device in adjust.linux.devices}
+
+
+def test_expanded(node: Installation, link: FakePlugin, plugin: NriPlugin) -> None:
     """containerd 1.7 gets each device, mount and hook of the grant."""
-    link = runtime.accept()
-    assert link.start(*NODE) == 8
-    adjust = link.create(pod(), asking("2")).adjust
-    paths = {device.path for device in adjust.linux.devices}
-    assert paths >= {*CONTROL, node.device(2)}
-    assert node.device(1) not in paths
+    response = link.create(pod(), asking("2"))
+    adjust = response.adjust
+    assert nodes(adjust) >= {*CONTROL, node.device(2)}
+    assert node.device(1) not in nodes(adjust)
+    assert {(device.type, device.major) for device in adjust.linux.devices} >= {("c", 195)}
     assert variables(adjust)["NVIDIA_VISIBLE_DEVICES"] == "void"
-    assert (
-        any(mount.destination.endswith("libcuda.so.1") for mount in adjust.mounts) or adjust.mounts
-    )
+    assert any("libcuda.so" in mount.destination for mount in adjust.mounts)
+    assert {mount.type for mount in adjust.mounts} == {"bind"}
     (hook,) = adjust.hooks.create_container
     assert list(hook.args[:2]) == ["gpuhook-hook", "apply"]
-    assert not adjust.CDI_devices
-    assert plugin.wait_for("injected")["devices"] == [f"{KIND}=2"]
+    assert {field.name for field, _ in response.ListFields()} == {"adjust"}
+    assert list(adjust.CDI_devices) == []
+    line = plugin.wait_for("injected")
+    assert (line["devices"], line["mode"], line["pod"]) == ([f"{KIND}=2"], "expanded", "train-0")
+    assert node.entry()["route"] == "nri"
+    assert node.holders()[0]["pod"] == "train-0"
 
 
 def test_by_cdi(runtime: FakeRuntime, plugin: NriPlugin) -> None:
     """containerd 2.1 applies the specs itself."""
     link = runtime.accept()
-    link.start("containerd", "v2.1.4")
+    link.start(*BY_CDI)
     adjust = link.create(pod(), asking("2")).adjust
     assert [one.name for one in adjust.CDI_devices] == [f"{KIND}=2"]
     assert variables(adjust) == {"NVIDIA_VISIBLE_DEVICES": "void"}
@@ -75,18 +102,309 @@ def test_by_cdi(runtime: FakeRuntime, plugin: NriPlugin) -> None:
     assert plugin.wait_for("injected")["mode"] == "cdi"
 
 
-def test_no_request(runtime: FakeRuntime, plugin: NriPlugin) -> None:
-    """A container without a request gets an empty answer, and no line in the log."""
+def test_expanded_by_choice(node: Installation, runtime: FakeRuntime) -> None:
+    """--expanded lets the driver capabilities of a container apply also with containerd 2.1."""
+    with nri_plugin(node, runtime.path, "--expanded"):
+        link = runtime.accept()
+        link.start(*BY_CDI)
+        adjust = link.create(pod(), asking("2")).adjust
+        assert nodes(adjust) >= {node.device(2)}
+        assert not adjust.CDI_devices
+
+
+def test_hook_of_the_host(node: Installation, runtime: FakeRuntime) -> None:
+    """A plugin in a container names the hook by its path on the host."""
+    with nri_plugin(node, runtime.path, "--hook", "/opt/host/gpuhook-hook"):
+        link = runtime.accept()
+        link.start(*EXPANDED)
+        adjust = link.create(pod(), asking("0")).adjust
+        assert [one.path for one in adjust.hooks.create_container] == ["/opt/host/gpuhook-hook"]
+
+
+@pytest.mark.parametrize("name", ["docker", "containerd"])
+def test_runtime_without_devices(name: str, runtime: FakeRuntime, plugin: NriPlugin) -> None:
+    """Docker's NRI and containerd 1.6 cannot give GPUs: said once, and no container changes."""
     link = runtime.accept()
-    link.start(*NODE)
+    assert link.start(name, "1.6.20~ds1") == 8
+    for index in range(3):
+        assert link.create(pod(), asking("0", identity=f"c{index}")).ByteSize() == 0
+    codes = [line.get("code") for line in plugin.lines()]
+    assert codes.count("GH2653") == 1
+
+
+def test_no_request(link: FakePlugin, plugin: NriPlugin, node: Installation) -> None:
+    """A container without a request gets an empty answer, no line in the log and no entry."""
     assert link.create(pod(), container()).ByteSize() == 0
-    assert plugin.lines("unchanged") == []
+    assert link.create(pod(), asking("void")).ByteSize() == 0
+    assert plugin.lines("injected") == []
+    assert node.entries() == []
 
 
-def test_unknown_device(runtime: FakeRuntime, plugin: NriPlugin) -> None:
-    """A container whose device does not exist does not start, with the reason."""
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [("77", "GH1102"), ("GPU-unknown", "GH1102"), ("a\nb", "GH1004"), ("x" * 300, "GH1004")],
+)
+def test_refused(value: str, code: str, link: FakePlugin, plugin: NriPlugin) -> None:
+    """A container whose device does not exist does not start, with cause and remedy on one line."""
+    with pytest.raises(StatusError, match=f"gpuhook: {code}: ") as raised:
+        link.create(pod(), asking(value))
+    assert raised.value.code == 2
+    assert "\n" not in raised.value.text
+    assert plugin.wait_for("refused")["code"] == code
+    assert link.create(pod(), container()).ByteSize() == 0
+    assert link.create(pod(), asking("0")).HasField("adjust")
+
+
+def test_refused_by_policy(node8: Installation, tmp_path: Path, runtime: FakeRuntime) -> None:
+    """An image's own variable requests nothing by default; it becomes `void` for the others."""
+    node = node8.apart(tmp_path / "default")
+    with nri_plugin(node, runtime.path) as plugin:
+        link = runtime.accept()
+        link.start(*EXPANDED)
+        adjust = link.create(pod(), asking("all")).adjust
+        assert variables(adjust) == {"NVIDIA_VISIBLE_DEVICES": "void"}
+        assert nodes(adjust) == set()
+        assert plugin.lines("refused") == []
+
+
+def test_devices_of_the_kubelet(node: Installation, link: FakePlugin) -> None:
+    """A container to which the kubelet's CDI names gave its devices gets nothing twice."""
+    given = link.create(pod(), asking("1")).adjust
+    again = asking("1", identity="c1")
+    again.linux.devices.extend(given.linux.devices)
+    again.mounts.extend(given.mounts)
+    again.hooks.create_container.extend(given.hooks.create_container)
+    again.CDI_devices.add(name=f"{KIND}=1")
+    adjust = link.create(pod(), again).adjust
+    assert nodes(adjust) == set()
+    assert (list(adjust.mounts), list(adjust.hooks.create_container)) == ([], [])
+    assert variables(adjust)["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+@pytest.mark.parametrize("mode", [EXPANDED, BY_CDI], ids=["expanded", "cdi"])
+def test_memory_limit(mode: tuple[str, str], node: Installation, runtime: FakeRuntime) -> None:
+    """A limit adds the hook that sets it, which is in no spec, and the variable of its amount."""
+    env = ["NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_GPU_MEMORY_LIMIT=1024"]
+    with nri_plugin(node, runtime.path, steps="" if (CGROUPS / V2_FILE).exists() else V2):
+        link = runtime.accept()
+        link.start(*mode)
+        adjust = link.create(pod(), container(env)).adjust
+    (hook,) = adjust.hooks.create_runtime
+    assert list(hook.args[:2]) == ["gpuhook-hook", "limit"]
+    assert f"{node.gpu(0).uuid}={1 << 30},0,asked" in hook.args
+    assert hook.timeout.value == 60
+    assert [one.name for one in adjust.CDI_devices] == ([f"{KIND}=0"] if mode == BY_CDI else [])
+    assert node.entry()["memory"][0]["hard"] == 1 << 30
+
+
+def test_no_spec_on_the_disk(node: Installation, runtime: FakeRuntime) -> None:
+    """Without a CDI spec, the plugin describes the devices in memory, and writes nothing."""
+    shutil.rmtree(node.specs)
+    node.specs.mkdir()
+    settings = {
+        "cdi": {"specDirs": [str(node.specs)]},
+        "driver": {"root": str(node.node.driver_root), "devRoot": str(node.node.dev_root)},
+        "nri": {"namespaces": ["default"]},
+    }
+    node.config.write_text(json.dumps(settings), encoding="utf-8")
+    with nri_plugin(node, runtime.path) as plugin:
+        link = runtime.accept()
+        link.start(*BY_CDI)
+        adjust = link.create(pod(), asking("3")).adjust
+        assert nodes(adjust) >= {*CONTROL, node.device(3)}
+        assert not adjust.CDI_devices
+        assert plugin.wait_for("injected")["mode"] == "expanded"
+    assert list(node.specs.iterdir()) == []
+
+
+def test_amd(node8: Installation, tmp_path: Path, runtime: FakeRuntime) -> None:
+    """Another vendor's devices; groups of the user are an edit that NRI cannot express."""
+    node = amd_installation(tmp_path / "amd", "mi300x8", node8)
+    known = json.loads(node.config.read_text(encoding="utf-8"))
+    known["nri"] = {"namespaces": ["default"]}
+    node.config.write_text(json.dumps(known), encoding="utf-8")
+    with nri_plugin(node, runtime.path) as plugin:
+        link = runtime.accept()
+        link.start(*EXPANDED)
+        adjust = link.create(pod(), container(asks_amd("1"))).adjust
+        assert nodes(adjust) == node.paths(1)
+        assert variables(adjust)["AMD_VISIBLE_DEVICES"] == "void"
+        assert plugin.wait_for("injected")["devices"] == ["amd.com/gpu=1"]
+        assert "GH2655" in plugin.text()
+
+
+def test_settings_change(node: Installation, link: FakePlugin) -> None:
+    """A change of the settings applies to the next container; broken ones refuse requests."""
+    text = node.config.read_text(encoding="utf-8")
+    node.config.write_text("nri: [", encoding="utf-8")
+    with pytest.raises(StatusError, match="GH1530"):
+        link.create(pod(), asking("0"))
+    assert link.create(pod(), container()).ByteSize() == 0
+    node.config.write_text(json.dumps({**json.loads(text), "nri": {}}), encoding="utf-8")
+    assert nodes(link.create(pod(), asking("0")).adjust) == set()
+    node.config.write_text(text, encoding="utf-8")
+    assert nodes(link.create(pod(), asking("0")).adjust) != set()
+
+
+def test_late(node: Installation, link: FakePlugin, plugin: NriPlugin) -> None:
+    """A container that could not be decided in time does not start; those without requests do."""
+    known = json.loads(node.config.read_text(encoding="utf-8"))
+    known["request"] = {"exclusiveDevices": ["all"]}
+    node.config.write_text(json.dumps(known), encoding="utf-8")
+    with FileLock(str(node.state / "locks/exclusive")):  # another create takes its time
+        for timeout in (0, 200_000_000):  # the runtime's limit in nanoseconds
+            with pytest.raises(StatusError, match="GH2656"):
+                link.create(pod(), asking("0"), timeout_nano=timeout)
+            assert link.create(pod(), container()).ByteSize() == 0
+        assert node.entries() == []
+
+    def has_started() -> bool:
+        try:
+            return bool(link.create(pod(), asking("0", identity="c9")).HasField("adjust"))
+        except StatusError:
+            return False
+
+    eventually(has_started)
+    assert plugin.process.poll() is None
+    with pytest.raises(StatusError, match="GH1063"):  # it has the device
+        link.create(pod(), asking("0", identity="c10"))
+
+
+def test_runtime_with_a_short_limit(runtime: FakeRuntime, node: Installation) -> None:
+    """The plugin's own limit is below request_timeout of Configure."""
+    known = json.loads(node.config.read_text(encoding="utf-8"))
+    known["request"] = {"exclusiveDevices": ["all"]}
+    node.config.write_text(json.dumps(known), encoding="utf-8")
+    lock = FileLock(str(node.state / "locks/exclusive"))
+    with nri_plugin(node, runtime.path), lock:
+        link = runtime.accept()
+        link.start(*EXPANDED, registration_timeout=5000, request_timeout=400, nri_version="0.8.0")
+        with pytest.raises(StatusError, match=r"within 0\.3 s"):
+            link.create(pod(), asking("0"))
+
+
+HOSTILE = {
+    "bytes": b"NVIDIA_VISIBLE_DEVICES=\xff\xfe\xc3(",
+    "of-another-variable": b"X=\xff",
+    "nul": b"NVIDIA_VISIBLE_DEVICES=0\x00,1",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_bytes(name: str, link: FakePlugin, node: Installation) -> None:
+    """A variable that is not UTF-8 neither ends the connection nor gives more devices."""
+    raw = asking("1").SerializeToString() + b"\x42" + bytes([len(HOSTILE[name])]) + HOSTILE[name]
+    parts = ((1, pod().SerializeToString()), (2, raw))
+    payload = b"".join(_field(number, part) for number, part in parts)
+    try:
+        answer, text = link.call("CreateContainer", payload), ""
+    except StatusError as error:
+        answer, text = b"", error.text
+    assert text.isprintable()
+    if not text:
+        adjust = nri_api.parsed("CreateContainerResponse", answer).adjust
+        assert nodes(adjust) >= {node.device(1)}
+    assert nodes(link.create(pod(), asking("0")).adjust) >= {node.device(0)}
+
+
+def _field(number: int, data: bytes) -> bytes:
+    size, value = b"", len(data)
+    while value >= 128:
+        size += bytes([value & 127 | 128])
+        value >>= 7
+    return bytes([number << 3 | 2]) + size + bytes([value]) + data
+
+
+def test_malformed_container(link: FakePlugin, plugin: NriPlugin) -> None:
+    """A description that cannot be read is refused if it may request devices."""
+    broken = b"\x12\x05\x42\x99NVIDIA_VISIBLE_DEVICES=0"
+    with pytest.raises(StatusError, match="GH2658"):
+        link.call("CreateContainer", broken)
+    assert link.call("CreateContainer", b"\x12\x05\x42\x99") == b""
+    assert plugin.wait_for("refused")["code"] == "GH2658"
+
+
+def test_four_mebibytes(link: FakePlugin, node: Installation) -> None:
+    """A container of almost 4 MiB is served, with and without a request; above, it is refused."""
+    filler = [f"V{index}={'x' * 4000}" for index in range(MIB4 // 4096)]
+    assert link.create(pod(), container(filler)).ByteSize() == 0
+    adjust = link.create(pod(), container([*filler, "NVIDIA_VISIBLE_DEVICES=0"])).adjust
+    assert nodes(adjust) >= {node.device(0)}
+    many = {f"key-{index}": "value" for index in range(60_000)}
+    crowd = pod(annotations=nri_api.pairs(many))
+    assert nodes(link.create(crowd, asking("0")).adjust) >= {node.device(0)}
+    with pytest.raises(StatusError, match="4 MiB") as raised:
+        link.create(pod(), container([*filler, *filler]))
+    assert raised.value.code == 8
+    assert nodes(link.create(pod(), asking("0")).adjust) >= {node.device(0)}
+
+
+def test_unknown_methods(link: FakePlugin) -> None:
+    """Events that the plugin does not have end with code 12; it goes on."""
+    for method in ("RunPodSandbox", "StateChange", "UpdateContainer", "PostCreateContainer"):
+        with pytest.raises(StatusError) as raised:
+            link.call(method)
+        assert raised.value.code == 12
+    assert link.create(pod(), asking("0")).HasField("adjust")
+
+
+def test_containers_that_started_without(runtime: FakeRuntime, plugin: NriPlugin) -> None:
+    """One warning for each container that requested devices and has none, with its pod's name.
+
+    The list of the node comes in parts; nothing of it is updated.
+    """
+    seen = [
+        asking("0", identity="without", state=3),
+        container(identity="plain", state=3),
+        asking("void", identity="given", state=3),
+        asking("0", identity="stopped", state=4),
+        asking("0", identity="with", state=3),
+    ]
+    seen[4].linux.devices.add(path="/dev/nvidia0", type="c", major=195)
+    pods = [pod("train-0"), pod("other")]
+    for _ in range(2):  # a second list of the same containers is no second warning
+        link = runtime.accept()
+        link.accept_registration()
+        link.configure(*EXPANDED)
+        assert plugin.lines("ready") == plugin.lines("ready")[:_]
+        for index, one in enumerate(seen):
+            answer = link.synchronize(pods if index == 0 else (), [one], more=True)
+            assert (answer.more, list(answer.update)) == (True, [])
+        last = link.synchronize()
+        assert (last.more, list(last.update)) == (False, [])
+        plugin.wait_for("ready", _ + 1)
+        eventually(lambda: "GH2657" in plugin.text())
+        link.close()
+    warned = [line for line in plugin.lines() if line.get("code") == "GH2657"]
+    assert [(one["id"], one["pod"]) for one in warned] == [("without", "train-0")]
+
+
+FIGURES = [("none", None), ("one GPU", "2"), ("all GPUs", "all")]
+
+
+@pytest.mark.parametrize("mode", [EXPANDED, BY_CDI], ids=["expanded", "cdi"])
+def test_figures(
+    mode: tuple[str, str],
+    runtime: FakeRuntime,
+    plugin: NriPlugin,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """1,000 creates with and without a request; the figures are printed, and none is asserted."""
     link = runtime.accept()
-    link.start(*NODE)
-    with pytest.raises(StatusError, match="GH1102"):
-        link.create(pod(), asking("77"))
-    assert plugin.wait_for("refused")["code"] == "GH1102"
+    link.start(*mode)
+    before = 0
+    for title, value in FIGURES:
+        one = container() if value is None else asking(value)
+        seconds, names = [], itertools.cycle(range(50))  # as many containers as a node has
+        for index in range(1000):
+            one.id = f"c{next(names)}"
+            began = time.perf_counter()
+            answer = link.create(pod(), one)
+            seconds.append(time.perf_counter() - began)
+            assert answer.HasField("adjust") == (value is not None)
+            if index == 200:
+                before = plugin.resident
+        half, most = (round(sorted(seconds)[at] * 1e3, 3) for at in (500, 990))
+        with capsys.disabled():
+            print(f"\n{mode[1]}: {title}: p50 {half} ms, p99 {most} ms; ", end="")
+            print(f"{plugin.resident} KiB resident, {plugin.resident - before} more", end="")

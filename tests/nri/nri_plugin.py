@@ -46,15 +46,25 @@ class NriPlugin:
 
 @contextmanager
 def nri_plugin(
-    node: Installation, socket: Path, *options: str, env: dict[str, str] | None = None, **more: Any
+    node: Installation,
+    socket: Path,
+    *options: str,
+    env: dict[str, str] | None = None,
+    steps: str = "",
 ) -> Iterator[NriPlugin]:
-    """Run the plugin of an installation for the runtime that listens at `socket`."""
+    """Run the plugin of an installation for the runtime that listens at `socket`.
+
+    `steps` are shell commands for a mount namespace of its own.
+    """
     log = node.place / "nri.log"
     command = [str(node.bindir / "gpuhook"), "--log-format", "json", "nri", "run"]
     command += ["--socket", str(socket), *options]
+    if steps:
+        script = f'{steps} && exec "$@"'
+        command = ["unshare", "--mount", "sh", "-c", script, "sh", *command]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, env={**os.environ, **node.env, **(env or {})}, stderr=output, **more
+            command, env={**os.environ, **node.env, **(env or {})}, stderr=output
         )
     try:
         yield NriPlugin(process, log)

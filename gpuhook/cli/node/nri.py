@@ -14,6 +14,13 @@ from gpuhook.nri.nri_process import NriOptions
 from gpuhook.nri.policy import kubelet_grants
 
 
+def _named(_ctx: click.Context, _option: click.Parameter, value: str) -> str:
+    """Return the name of a plugin; raises BadParameter for one that a runtime refuses."""
+    if not value.isprintable() or not value or set(value) & set("/ "):
+        raise click.BadParameter("a name has no space and no slash, and is not empty")
+    return value
+
+
 @click.group(cls=command_sections.Sentences)
 def nri() -> None:
     """Give containers their GPUs without a runtime configuration, by NRI."""
@@ -31,6 +38,7 @@ def nri() -> None:
 )
 @click.option(
     "--name",
+    callback=_named,
     default="gpuhook",
     show_default=True,
     envvar="GPUHOOK_NRI_NAME",

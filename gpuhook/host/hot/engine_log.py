@@ -62,9 +62,8 @@ class EngineLog:
 
     def warning(self, error: GpuhookError) -> None:
         """Report what the container lacks. A warning never reaches the container's streams."""
-        if len(self.warnings) == _MOST_WARNINGS or _is_among(error, self.warnings):
+        if not self.keep(error):
             return
-        self.warnings.append(error)
         line = f"{error.code}: {error.message}"
         if self._format == "json":
             self._write([("warning", line), ("info", f"hint: {error.hint}")])
@@ -74,6 +73,13 @@ class EngineLog:
 
         text = printable(f"{line} ({error.hint})", MAX_LINE)
         journal.send(self._program, error.code, text, printable(self.container))
+
+    def keep(self, error: GpuhookError) -> bool:
+        """Add a warning to `warnings`; returns whether it is to be reported."""
+        if len(self.warnings) == _MOST_WARNINGS or _is_among(error, self.warnings):
+            return False
+        self.warnings.append(error)
+        return True
 
     def _write(self, lines: list[tuple[str, str]]) -> None:
         """Append (level, message) pairs to the log in one write: other programs append, too."""

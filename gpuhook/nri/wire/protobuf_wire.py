@@ -16,6 +16,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _WIDTHS = {FIXED64: 8, FIXED32: 4}
 _MASK64 = (1 << 64) - 1
 _MAX_VARINT = 10  # bytes
+_SMALL = [bytes((value,)) for value in range(0x80)]
 
 
 class WireError(ValueError):
@@ -126,6 +127,8 @@ def as_text(data: memoryview) -> str:
 
 def encode_varint(value: int) -> bytes:
     """Return an integer of up to 64 bits; a negative one as ten bytes."""
+    if 0 <= value < len(_SMALL):
+        return _SMALL[value]
     value &= _MASK64
     out = bytearray()
     while value >= 0x80:

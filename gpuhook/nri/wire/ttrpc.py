@@ -12,6 +12,7 @@ from __future__ import annotations
 from struct import Struct
 
 from gpuhook.errors import printable
+from gpuhook.host.hot.engine_log import as_fault
 from gpuhook.nri.wire import mux, protobuf_wire
 from gpuhook.nri.wire.protobuf_wire import Message, WireError
 
@@ -129,6 +130,9 @@ class Peer:
             answer = _status(error.code, str(error))
         except WireError as error:
             answer = _status(INVALID_ARGUMENT, f"the message is not protobuf: {error}")
+        except Exception as error:  # a bug here must not end the connection
+            found = as_fault(error, "the host")
+            answer = _status(UNKNOWN, f"{found.code}: {found.message}")
         if len(answer) > LARGEST_DATA:
             answer = _status(RESOURCE_EXHAUSTED, "the answer is larger than 4 MiB")
         self._write(mux.PLUGIN, stream, RESPONSE, answer)

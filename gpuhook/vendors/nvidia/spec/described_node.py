@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cdi.hot.registry import Registry
+from gpuhook.host.hot import state
 from gpuhook.vendors.nvidia.hot import requirement_check
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.spec import device_selection
@@ -45,7 +46,8 @@ class DescribedNode(NvidiaNode):
         """
         super().__init__(settings, lambda _vendor, _way: self._described)
         vendor, _, device_class = self.kind.partition("/")
-        self.choices = Choices(vendor=vendor, device_class=device_class)
+        host_root = "/" if is_elsewhere else state.host_root()
+        self.choices = Choices(vendor=vendor, device_class=device_class, host_root=host_root)
         self._has_driver = bool(node.driver.module_version)
         self._facts = requirement_check.facts_of_inventory(node.driver, node.gpus)
         self._nvml = (node.driver.nvml or "") if is_elsewhere else None
