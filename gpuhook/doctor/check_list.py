@@ -21,6 +21,7 @@ from gpuhook.doctor.checks.installation import configuration, installation
 from gpuhook.doctor.checks.kubernetes import (
     cluster_node,
     kubelet,
+    nri_plugins,
     plugin,
     plugin_config,
     runtime_class,
@@ -63,6 +64,7 @@ def checks() -> tuple[Check, ...]:
         *podman.CHECKS,
         *kubelet.CHECKS,
         *runtime_class.CHECKS,
+        *nri_plugins.CHECKS,
         *plugin.CHECKS,
         *plugin_config.CHECKS,
         *cluster_node.CHECKS,

@@ -34,7 +34,7 @@ _SUBJECTS = {
     "specs": ("specs",),
     "host": ("host",),
     ENGINES: ("nvidia-toolkit", "containerd", "docker", "crio", "podman", "oci-hooks"),
-    "kubernetes": ("kubelet", "runtime-class", "plugin", "node"),
+    "kubernetes": ("kubelet", "runtime-class", "nri", "plugin", "node"),
     "gpuhook": ("installation",),
     "containers": ("containers",),
 }

@@ -51,7 +51,12 @@ def without_devices(
     seen: Synchronized, injector: Injector
 ) -> Iterator[tuple[PodSandbox, NriContainer]]:
     """Yield each container whose request the policy accepts and that has no device of it."""
-    holders = {entry["id"] for entry in ledger.living() if ledger.is_holder(entry)}
+    # An entry that still expects its process may be of an answer that came too late.
+    holders = {
+        entry["id"]
+        for entry in ledger.living()
+        if ledger.is_holder(entry) and "expected" not in entry
+    }
     for raw in seen.containers:
         try:
             container = NriContainer(Message(raw))

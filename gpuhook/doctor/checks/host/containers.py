@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gpuhook.node_facts import nri_facts
 from gpuhook.node_facts.check import FAILED, OK, WARNING, Finding, absent, check, ok
 from gpuhook.node_facts.sources import node_readings
 from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
@@ -98,6 +99,8 @@ def _files(node: ExaminedNode) -> Iterable[Finding]:
 @check("containers.request", "Running containers that request GPUs have them")
 def _request(node: ExaminedNode) -> Iterable[Finding]:
     well = "every container that requests GPUs has them"
+    if nri_facts.uses_nri(node):  # created while the engine could not ask the plugin
+        return _of_code(node, _UNHEARD, FAILED, _restart, well)
     return _of_code(node, _UNHEARD, WARNING, _start_again, well)
 
 
