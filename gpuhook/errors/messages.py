@@ -1058,6 +1058,21 @@ check the driver of the GPUs with gpuhook doctor
 GH2609 UsageError
 the DRA driver cannot start: {reason}
 {hint}
+GH2610 HostError
+device {device} cannot be in a ResourceSlice: {reason}
+the other devices are published; report the device with `gpuhook support-bundle`
+GH2611 HostError
+the API server (Kubernetes {version}) does not serve ResourceSlices, resource.k8s.io
+use Kubernetes 1.34 or newer; 1.32 and 1.33 need the feature gate DynamicResourceAllocation and --runtime-config=resource.k8s.io/v1beta1=true
+GH2640 RefusedError
+claim {claim} cannot have {device}: {holder} has it from the device plugin ({unit})
+delete that pod, or keep the GPU out of one of both: gpuhook.excludeDevices
+GH2641 HostError
+cannot read which GPUs containers have from a device plugin: {reason}
+mount the kubelet's directories pod-resources and device-plugins into the driver's pod
+GH2642 RefusedError
+{id} of {resource} cannot be assigned: claim {claim} has the GPU
+delete the pod with the claim, or keep the GPU out of one of both: gpuhook.excludeDevices
 GH2650 HostError
 there is no NRI socket at {path}
 enable NRI in the runtime, or name its socket with --socket
