@@ -89,7 +89,7 @@ def reconcile(
     of_specs = (warning for one in specs.values() for warning in one.warnings)
     warnings = (*of_parts, *failures, *offer.warnings, *of_specs, *context.warnings)
     unenforced = {
-        resource.domain: _missing_driver_limits(resource.domain, launch, snapshot)
+        resource.domain: missing_driver_limits(resource.domain, launch, snapshot)
         for resource in offer.resources
         if resource.memory
     }
@@ -99,7 +99,7 @@ def reconcile(
     )
 
 
-def _missing_driver_limits(domain: str, launch: Launch, snapshot: NodeSnapshot) -> tuple[str, str]:
+def missing_driver_limits(domain: str, launch: Launch, snapshot: NodeSnapshot) -> tuple[str, str]:
     """Return why the driver of a vendor does not enforce memory limits, and the remedy."""
     if snapshot.is_dump:
         return "with an inventory file, no driver enforces limits", ""

@@ -10,7 +10,7 @@ from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.health.recovery_evidence import boot_id
 from gpuhook.dra.api import dra_services
 from gpuhook.dra.claims.checkpoint import recovery
-from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
+from gpuhook.dra.claims.checkpoint.checkpoint_file import NAME, Checkpoint
 from gpuhook.dra.claims.claim_calls import ClaimCalls
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
@@ -19,16 +19,22 @@ from gpuhook.dra.claims.preparation import Preparation
 from gpuhook.dra.kubelet import socket_paths
 from gpuhook.dra.kubelet.driver_services import ClaimService, RegistrationService
 from gpuhook.dra.kubelet.driver_sockets import DriverSockets
+from gpuhook.dra.kubelet.status_service import StatusService
+from gpuhook.dra.slices import published_pool
 from gpuhook.dra.slices.slice_publisher import SlicePublisher
 from gpuhook.host.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.metrics.counters import Counters
+    from gpuhook.dra.claims.claim_status import ClaimStatus
+    from gpuhook.dra.claims.device_modes import DeviceModes
     from gpuhook.dra.claims.driver_state import DriverState
+    from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.dra_options import DraLaunch
     from gpuhook.dra.health.health_stream import HealthStream
 
@@ -52,6 +58,8 @@ class Driver:
         current: Callable[[], DriverState],
         *,
         health: HealthStream,
+        modes: DeviceModes,
+        status: ClaimStatus,
     ) -> None:
         """Raise GH1822 if the kubelet's directories have too long paths."""
         plugin = launch.plugin
@@ -74,21 +82,26 @@ class Driver:
             self._specs,
             current,
             require_free=holders.require_free,
+            modes=modes,
+            status=status,
         )
+        self._trouble = ""
         self._mark: recovery.RunningMark | None = None
         self._publisher = SlicePublisher(server, name, plugin.node_name, logger())
         self._publishing: asyncio.Task[None] | None = None
         versions = [*map(dra_services.supported, dra_services.VERSIONS), *health.names]
+        self._registration = RegistrationService(name, self.paths.service, versions, counters)
+        state = StatusService(self._state)
         self._sockets = DriverSockets(
             self.paths,
-            ClaimService(name, ClaimCalls(self.claims), counters, health),
-            RegistrationService(name, self.paths.service, versions, counters),
+            ClaimService(name, ClaimCalls(self.claims), counters, (health, state)),
+            self._registration,
         )
 
     @staticmethod
-    def has_checkpoint(launch: DraLaunch, name: str) -> bool:
-        """Return whether a driver of this name has run here: its claims may have to be ended."""
-        return os.path.isdir(os.path.join(launch.kubelet_root, "plugins", name))
+    def has_run(launch: DraLaunch, name: str) -> bool:
+        """Return whether a driver of this name has run here: its claims may have to end."""
+        return os.path.exists(os.path.join(launch.kubelet_root, "plugins", name, NAME))
 
     async def start(self) -> None:
         """Complete what drivers before have begun, and serve. Raises OSError and GpuhookError."""
@@ -112,12 +125,24 @@ class Driver:
         )
         self._mark.share()
 
+    def shares(self) -> list[DeviceShare]:
+        """Return the shares of the claims in the checkpoint; raises OSError and DamagedError."""
+        return [share for one in self._checkpoint.claims().values() for share in one.shares]
+
     async def update(self, state: DriverState) -> None:
         """Use a new state of the node for claims, and for the devices in the cluster."""
         self._publisher.publish(state.pool)
-        if state.trouble:
+        if state.trouble not in ("", self._trouble):
             logger().warning("no device can be used", driver=self.name, reason=state.trouble)
+        self._trouble = state.trouble
         await daemon_thread.begin(lambda: self.claims.refresh(state), "gpuhook-specs")
+
+    def _state(self) -> dict[str, Any]:
+        """Return the state for `gpuhook dra status`."""
+        return {
+            "registration": self._registration.outcome,
+            **published_pool.document(self._publisher),
+        }
 
     async def end(self) -> None:
         """Stop serving. Claims and the devices in the cluster remain for the next driver."""

@@ -17,25 +17,34 @@ from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.active_config import load
 from gpuhook.device_plugin.api_server.api_clients import ApiClients
 from gpuhook.device_plugin.change_watch import ChangeWatch
+from gpuhook.device_plugin.gpu_policies import saved_policies
+from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
 from gpuhook.device_plugin.metrics.counters import Counters
 from gpuhook.device_plugin.metrics.metrics_service import MetricsService
+from gpuhook.device_plugin.mps.mps_service import MpsService
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.triggers import Reason, Triggers
+from gpuhook.dra.claims.claim_status import ClaimStatus
+from gpuhook.dra.claims.device_modes import DeviceModes
 from gpuhook.dra.driver import Driver
 from gpuhook.dra.health.pool_health import PoolHealth
 from gpuhook.dra.node_view import NodeView
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.error_text import worded
 from gpuhook.host.logs import logger
-from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.catalogue import vendor_of_resource, vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.config.config_source import LoadedConfig
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+    from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.dra_options import DraLaunch
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 _NOTIFIER_TIMEOUT = 1.0  # seconds
 
@@ -95,11 +104,16 @@ class Drivers:
         self._notifier = Notifier(logger(), clients.events)
         self._view = NodeView(launch.plugin)
         self._drivers: dict[str, Driver] = {}  # by domain of the vendor
+        policies = PolicyService(launch.plugin.host_root, saved_policies.CLAIMS_FILE)
+        self._modes = DeviceModes(policies, MpsService(), self._shares)
+        self._status = ClaimStatus(server)
         self._reported: set[str] = set()  # warnings and errors of the last turn
+        self._seen: set[str] = set()  # those of this turn
         plugin = launch.plugin
         self._metrics = MetricsService(
             self._counters, self._notifier, plugin.pod_resources_socket, plugin.host_root
         )
+        self._is_known = False  # whether the node has been read
         own = self._loaded.configuration.own
         self._watch = ChangeWatch(plugin, triggers, own.health.poll_interval)
         self._health = PoolHealth(
@@ -109,6 +123,7 @@ class Drivers:
     async def keep(self) -> None:
         """Run a turn for each reason until Reason.STOP."""
         self._watch.start(self._health.on_poll)
+        await self._start_known()
         reasons = frozenset({Reason.NODE})
         while Reason.STOP not in reasons:
             if not await self._turn(reasons):
@@ -125,9 +140,11 @@ class Drivers:
 
     async def _turn(self, reasons: frozenset[Reason]) -> bool:
         """Run a turn, and return whether to continue; failures are logged, and retried later."""
+        is_health = reasons <= {Reason.HEALTH}
+        if not is_health:
+            self._reported, self._seen = self._seen, set()
         if Reason.CONFIGURATION in reasons:
             self._reread()
-        is_health = reasons <= {Reason.HEALTH}
         work = asyncio.ensure_future(self._offer() if is_health else self._update())
         while not work.done():
             urgent = asyncio.ensure_future(self._triggers.urgent())
@@ -138,16 +155,20 @@ class Drivers:
                 work.cancel()
                 return False
             else:  # the driver may hang, and is what has become unhealthy
-                await self._offer()
+                await self._survive(self._offer())
+        await self._survive(work)
+        return True
+
+    async def _survive(self, work: Awaitable[None]) -> None:
+        """Wait for work; a failure is logged, and the next turn retries."""
         try:
-            work.result()
+            await work
         except (GpuhookError, OSError) as error:
             self._report(worded(error))
             self._watch.schedule_retry()
         except Exception as error:  # a bug, too, must not end the drivers
             logger().error("failed", exc_info=error)
             self._watch.schedule_retry()
-        return True
 
     def _reread(self) -> None:
         """Read the configuration again; a faulty one is refused."""
@@ -178,12 +199,10 @@ class Drivers:
         await self._metrics.update(configuration.own.metrics, snapshot, (), {})
         for warning in self._view.warnings:
             self._warn(warning)
-        present = {part.domain for part in snapshot.parts if part.has_hardware}
-        for vendor in vendors():
-            name, domain = vendor.dra_driver, vendor.domain
-            is_known = domain in present or Driver.has_checkpoint(self._launch, name)
-            if is_known and domain not in self._drivers:
-                await self._start(domain, name)
+        for part in snapshot.parts:
+            if part.has_hardware:
+                await self._start(vendor_of_resource(part.domain))
+        await self._set_modes(configuration, snapshot)
         await self._offer()
 
     async def _snapshot(self, configuration: Configuration) -> NodeSnapshot:
@@ -195,11 +214,13 @@ class Drivers:
                 snapshot = await daemon_thread.begin(take, "gpuhook-turn")
         self._watch.set_snapshot(snapshot)
         self._health.update(snapshot, asyncio.get_running_loop())
+        self._is_known = True
         return snapshot
 
     async def _offer(self) -> None:
         """Update the drivers, with the present health of their devices."""
-        states = {domain: self._view.state(domain) for domain in self._drivers}
+        domains = self._drivers if self._is_known else ()  # else the pools would be empty
+        states = {domain: self._view.state(domain) for domain in domains}
         await asyncio.gather(
             *(
                 self._drivers[domain].update(
@@ -209,19 +230,60 @@ class Drivers:
             )
         )
 
-    async def _start(self, domain: str, name: str) -> None:
+    async def _start_known(self) -> None:
+        """Start the drivers that have run here: a driver of GPUs may hang, and claims must end."""
+        for vendor in vendors():
+            if Driver.has_run(self._launch, vendor.dra_driver):
+                await self._start(vendor)
+
+    async def _start(self, vendor: Vendor) -> None:
+        """Start the driver of a vendor unless it runs; a failure is logged, and retried later."""
+        domain, name = vendor.domain, vendor.dra_driver
+        if domain in self._drivers:
+            return
         current = partial(self._view.current, domain)
         health = self._health.stream(name)
-        driver = Driver(name, self._launch, self._server, self._counters, current, health=health)
-        await driver.start()
+        driver = Driver(
+            name,
+            self._launch,
+            self._server,
+            self._counters,
+            current,
+            modes=self._modes,
+            status=self._status,
+            health=health,
+        )
         self._drivers[domain] = driver
+        try:
+            await driver.start()
+        except (GpuhookError, OSError) as error:
+            del self._drivers[domain]
+            self._report(worded(error))
+            self._watch.schedule_retry()
+
+    def _shares(self) -> list[DeviceShare]:
+        """Return the shares of all prepared claims."""
+        return [share for driver in list(self._drivers.values()) for share in driver.shares()]
+
+    async def _set_modes(self, configuration: Configuration, snapshot: NodeSnapshot) -> None:
+        """Set the modes of devices that the file and prepared claims need.
+
+        Not while the claims of a driver are unknown: their modes must remain.
+        """
+        known = (one for one in vendors() if Driver.has_run(self._launch, one.dra_driver))
+        if not all(one.domain in self._drivers for one in known):
+            return
+        root = configuration.flags.mps_root
+        use = partial(self._modes.use, self._view.forms, root, snapshot)
+        for error in await daemon_thread.begin(use, "gpuhook-modes"):
+            self._report(error)
 
     def _report(self, error: GpuhookError) -> None:
+        self._seen.add(error.message)
         if error.message not in self._reported:
-            self._reported.add(error.message)
             self._notifier.report_fault("DriverFault", error)
 
     def _warn(self, warning: str) -> None:
+        self._seen.add(warning)
         if warning not in self._reported:
-            self._reported.add(warning)
             logger().warning(warning)

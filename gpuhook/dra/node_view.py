@@ -10,13 +10,16 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin import node_snapshot
-from gpuhook.device_plugin.allocate import plugin_specs
+from gpuhook.device_plugin import node_snapshot, reconcile
+from gpuhook.device_plugin.allocate import interposers, plugin_specs
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+from gpuhook.dra.claims import claim_edits
 from gpuhook.dra.claims.driver_state import DriverState
+from gpuhook.dra.claims.settings.claim_settings import NodeSharing
 from gpuhook.dra.pool import node_pool, sharing_form
 from gpuhook.dra.pool.pool_device import Pool
+from gpuhook.dra.pool.sharing_form import SharingForms
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of_resource
 
@@ -39,6 +42,7 @@ class _View:
     snapshot: NodeSnapshot = field(default_factory=NodeSnapshot)
     states: Mapping[str, DriverState] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    forms: SharingForms = field(default_factory=SharingForms)
 
 
 class NodeView:
@@ -53,6 +57,11 @@ class NodeView:
     def warnings(self) -> tuple[str, ...]:
         """The warnings of the last take()."""
         return self._view.warnings
+
+    @property
+    def forms(self) -> SharingForms:
+        """How claims share the devices of all vendors, by the last take()."""
+        return self._view.forms
 
     def take(self, configuration: Configuration) -> NodeSnapshot:
         """Read the node again, and return it; raises the error of a vendor."""
@@ -89,31 +98,49 @@ class NodeView:
         snapshot = node_snapshot.with_lost(snapshot, self._view.snapshot)
         hook = plugin_specs.hook(configuration.flags)
         warnings = [*snapshot.failures, *filter(None, [hook.warning])]
+        try:
+            sharing = self._sharing(configuration, snapshot)
+        except GpuhookError as error:  # the configuration does not fit the node
+            warnings.append(f"{error.code}: {error.message}; {error.hint}")
+            last = {one.domain: self._last(one.domain, error.message) for one in snapshot.parts}
+            self._view = _View(configuration, snapshot, last, tuple(warnings), self.forms)
+            return snapshot
+        warnings += sharing.forms.warnings
         states = {}
         for part in snapshot.parts:
-            states[part.domain], more = self._state(part, configuration, snapshot, hook)
+            states[part.domain], more = self._state(part, sharing, snapshot, hook)
             warnings += [*part.warnings, *more]
-        self._view = _View(configuration, snapshot, states, tuple(dict.fromkeys(warnings)))
+        found = tuple(dict.fromkeys(warnings))
+        self._view = _View(configuration, snapshot, states, found, sharing.forms)
         return snapshot
+
+    def _sharing(self, configuration: Configuration, snapshot: NodeSnapshot) -> NodeSharing:
+        """Return how claims share the devices; raises the faults of sharing_forms()."""
+        if not snapshot.parts:
+            return NodeSharing(configuration=configuration)
+        forms = sharing_form.sharing_forms(configuration, *snapshot.inventories)
+        unenforced = {
+            part.domain: reconcile.missing_driver_limits(part.domain, self._launch, snapshot)
+            for part in snapshot.parts
+        }
+        lacking = {}
+        if not snapshot.is_dump:
+            known = configuration.own.interposers
+            lacking = interposers.missing(forms.resources(), known, snapshot.places)
+        return NodeSharing(forms, configuration, unenforced, lacking)
 
     def _state(
         self,
         part: VendorPart,
-        configuration: Configuration,
+        sharing: NodeSharing,
         snapshot: NodeSnapshot,
         hook: plugin_specs.Hook,
     ) -> tuple[DriverState, list[str]]:
         """Return the state for a vendor's part, and warnings."""
-        host_root = self._launch.host_root
-        try:
-            sharing = sharing_form.sharing_forms(configuration, part.inventory)
-        except GpuhookError as error:  # the configuration does not fit the node
-            reason = f"{error.code}: {error.message}; {error.hint}"
-            return self._last(part.domain, error.message), [reason]
-        is_here = self._launch.inventory is None
-        node = self._launch.node_name
-        pool = node_pool.node_pool(part, sharing, node, host_root if is_here else None)
-        warnings = [*sharing.warnings]
+        host_root, node = self._launch.host_root, self._launch.node_name
+        place = None if snapshot.is_dump else host_root
+        pool = node_pool.node_pool(part, sharing.forms, node, place)
+        warnings: list[str] = []
         trouble = part.trouble or part.files_trouble
         if part.error is not None:
             trouble = part.error.message
@@ -122,8 +149,11 @@ class NodeView:
             try:
                 own = {one.device.uuid: one.device for one in pool.devices}
                 spec, more = plugin_specs.describe(part, own.values(), hook, host_root)
+                # Wrapper and hook know the node's devices, and the driver's library, by this spec.
+                plugin_specs.write(spec, None if place is None else self._launch.cdi_directory)
+                spec = claim_edits.with_hook(spec, part.domain, hook.path)
                 warnings += more
             except GpuhookError as error:
                 trouble = error.message
         token = snapshot.tokens.get(part.domain, "")
-        return DriverState(pool, spec, token, trouble), warnings
+        return DriverState(pool, spec, token, trouble, sharing), warnings

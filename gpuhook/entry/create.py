@@ -18,7 +18,7 @@ from gpuhook.entry import plan_context
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import bundle, fastjson, files, procfs, state
 from gpuhook.request import parse, plan, resolve
-from gpuhook.request.replicas import replicas_of
+from gpuhook.request.replicas import claims_of, replicas_of
 from gpuhook.vendors.hot import rootfs_jobs
 
 TYPE_CHECKING = False
@@ -261,8 +261,10 @@ class Create:
         # Without a route there are only warnings: its nodes are not those of a grant.
         nodes = oci_spec.device_paths(spec) if edited.route else []
         replicas: list[str] = []
+        claims: list[dict[str, str]] = []
         if edited.route:
             replicas = replicas_of(spec, grant.devices, lambda: self.context.covered(nodes))
+            claims = claims_of(spec, grant.devices, lambda: self.context.covered(nodes))
         entry = ledger.new_entry(
             spec.get("annotations"),
             os.path.abspath(command.bundle) if command.bundle else "",
@@ -278,6 +280,8 @@ class Create:
         entry["milliseconds"] = round((time.monotonic() - self._began) * 1000, 2)
         if edited.memory:
             entry["memory"] = edited.memory
+        if claims:
+            entry["claims"] = claims
         if self.log.warnings:
             from gpuhook.containers.hot import ledger_warnings
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replica ids: `<device>::<n>`, the n-th time slice of a device.
 
-A replica resolves to its device; the ledger records which replica a container has.
+A replica resolves to its device; the ledger records which replica a container has, and of which
+claim of Dynamic Resource Allocation a device is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 SEPARATOR = "::"
+CLAIM_ENV = "GPUHOOK_CLAIM_"  # begins the name of a variable for each device of a claim
+_CLAIM = ("namespace", "claim", "request", "device", "share")  # with "/" between them
 _MAX_DIGITS = 6
+_MAX_CLAIM = 1024  # characters
 
 
 def split(name: str) -> tuple[str, str | None]:
@@ -67,3 +71,29 @@ def replicas_of(
     if not wanted <= granted:
         granted.update(others())
     return [name for name in names if device_of(name) in granted]
+
+
+def claim_entry(namespace: str, name: str, request: str, device: str, share: str) -> str:
+    """Return the value of the variable for a device, or a share of one, that a claim has."""
+    return "/".join((namespace, name, request, device, share))
+
+
+def claims_of(
+    spec: dict[str, Any], devices: Iterable[str], others: Callable[[], Collection[str]]
+) -> list[dict[str, str]]:
+    """Return the claims in a container's variables, as far as the container has their devices.
+
+    Each has the keys of _CLAIM; a device that is not shared has an empty `share`. The arguments are
+    those of replicas_of().
+    """
+    entries = [one for one in parse.variables(spec) if one.startswith(CLAIM_ENV)]
+    parts = [
+        one.partition("=")[2].split("/")
+        for one in entries[: parse.MAX_NAMES]
+        if len(one) <= _MAX_CLAIM and one.isprintable()
+    ]
+    found = [dict(zip(_CLAIM, one)) for one in parts if len(one) == len(_CLAIM)]
+    granted = {qualified.partition("=")[2] for qualified in devices}
+    if any(one["device"] not in granted for one in found):
+        granted.update(others())
+    return [one for one in found if one["device"] in granted]

@@ -124,7 +124,7 @@ _DAEMON = _words(
 _LEDGER = _words(
     "schema id root pid started since engine pod namespace container route gpus uuids nodes names"
     " source request minors devices replicas memory limit spec mounts links mode bundle boot"
-    " undone generation warnings code"
+    " undone generation warnings code claims claim share"
 )
 _RECORD = _words(
     "schema engine wanted route name program hook is_default takes_over enables_cri config drop_in"
@@ -217,8 +217,9 @@ DOCUMENTS = _words(
     "title"
     " schema live well counts ok warning failed results id section status containers engine runtime"
     " pod namespace name container route recorded gpus uuid index model memory total used share"
-    " replicas pid code findings missing nodes path major minor driver version units replica limit"
-    " backend injected_by repairable state since mig access allowed libraries found not_applicable"
+    " replicas claims claim pid code findings missing nodes path major minor driver version units"
+    " replica limit backend injected_by repairable state since mig access allowed libraries found"
+    " not_applicable"
 )
 EVENT = re.compile(r"[A-Za-z][a-z]*(?: [a-z]+){0,7}")
 LOG_KEYS = _words("timestamp level event code resource gpu replica devices xid units socket")

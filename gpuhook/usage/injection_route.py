@@ -17,7 +17,7 @@ from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
 from gpuhook.request import parse
-from gpuhook.request.replicas import replicas_of
+from gpuhook.request.replicas import claims_of, replicas_of
 from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
@@ -91,6 +91,10 @@ def entry(
     """
     named = [(kind, name) for kind, _, value in has.asked for name in _names(value)]
     devices = [f"{kind}={name}" for kind, name in named]
+
+    def known() -> list[str]:
+        return [by_node[node] for node in has.nodes if node in by_node]
+
     return {
         "schema": ledger.SCHEMA,
         "id": found.id,
@@ -100,11 +104,8 @@ def entry(
         "bundle": found.bundle,
         "devices": devices,
         "nodes": list(has.nodes),
-        "replicas": replicas_of(
-            spec,
-            devices,
-            lambda: [by_node[node] for node in has.nodes if node in by_node],
-        ),
+        "replicas": replicas_of(spec, devices, known),
+        "claims": claims_of(spec, devices, known),
         "requested": [name for _, name in named],
         "source": ", ".join(variable for _, variable, value in has.asked if _names(value)),
         "route": has.given_by,

@@ -82,11 +82,14 @@ def _with_guard(
 def _turns() -> dict[str, dict[str, str]]:
     """Return UUID -> time slice and compute mode, as far as they are known.
 
-    They are the values that the device plugin has set, else those that generate-cdi recorded.
+    They are the values that the device plugin and claims have set, else those that generate-cdi
+    recorded.
     """
     found = {gpu: turns for vendor in vendors() for gpu, turns in vendor.noted_turns().items()}
-    for (gpu, kind), note in saved_policies.read(recovery_evidence.boot_id()).items():
-        found.setdefault(gpu, {})[kind.replace(" ", "_")] = note.ours
+    boot = recovery_evidence.boot_id()
+    for file in saved_policies.FILES:
+        for (gpu, kind), note in saved_policies.read(boot, file).items():
+            found.setdefault(gpu, {})[kind.replace(" ", "_")] = note.ours
     return found
 
 
@@ -104,6 +107,7 @@ def _entry_document(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str,
         "container": entry.get("container"),
         "gpus": gpus,
         "replicas": entry.get("replicas") or [],
+        "claims": entry.get("claims") or [],
         "requested": entry.get("requested") or [],
         "source": entry.get("source") or "",
         "route": entry.get("route") or "",

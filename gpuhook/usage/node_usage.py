@@ -100,9 +100,11 @@ def look(question: UsageQuestion, node: NodeDevices) -> NodeUsage:
         whole, by_node, is_judged=question.is_judged, parts=parts
     )
     _complete(containers, entries, running)
-    for one in containers:
-        place = (one["namespace"] or "", one["pod"] or "", one["container"] or "")
-        one["claims"] = claims.devices.get(place, [])
+    if claims is not None and not claims.trouble:
+        for one in containers:
+            place = (one["namespace"] or "", one["pod"] or "", one["container"] or "")
+            held = claims.devices.get(place, [])
+            one["claims"] = claim_holders.confirmed(one["claims"], held)
     _add_uses(containers, devices, users, kubelet)
     by_id = {found.id: found for found in running}
     without = [_without_gpu(entry, by_id.get(entry["id"])) for entry in warned.values()]
@@ -138,9 +140,9 @@ def _document(
     }
 
 
-def _unread(kubelet: KubeletAnswer, claims: ClaimHolders) -> list[str]:
+def _unread(kubelet: KubeletAnswer, claims: ClaimHolders | None) -> list[str]:
     """Return a sentence for each of the kubelet's answers that cannot be read."""
-    troubles = {"replica": kubelet.trouble, "claim": claims.trouble}
+    troubles = {"replica": kubelet.trouble, "claim": claims.trouble if claims else ""}
     return [
         f"cannot read which container holds which {what}: {trouble}"
         for what, trouble in troubles.items()

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 HEADERS = ("CONTAINER", "NAME", "IMAGE", "GPUS", "MEMORY", "SHARE", "BUSY", "LIMIT")
 ORDER = ("MEMORY", "GPUS", "NAME", "SHARE", "LIMIT", "BUSY")  # the most important columns
 WIDE = (
-    "NAMESPACE", "UUIDS", "REPLICAS", "CLAIMS", "ROUTE", "SINCE", "ENGINE", "PROCESSES", "REQUEST",
-    "TIME-SLICE", "COMPUTE-MODE",
+    "NAMESPACE", "UUIDS", "REPLICAS", "CLAIMS", "SHARES", "ROUTE", "SINCE", "ENGINE", "PROCESSES",
+    "REQUEST", "TIME-SLICE", "COMPUTE-MODE",
 )  # fmt: skip
 WARNINGS = "WARNINGS"
 HOST, UNKNOWN = "(host)", "(unknown)"
@@ -54,6 +54,7 @@ def gpu_names(document: Mapping[str, Any]) -> GpuNames:
 
 def _container(one: dict[str, Any], names: GpuNames, *, is_wide: bool) -> dict[str, str]:
     limits, turns = one["memory"], one["turns"].values()
+    claims = one.get("claims", ())  # an older gpuhook of another node has none
     memory, share, busy = _usage(one["usage"], is_wide=is_wide)
     gpus = list(dict.fromkeys([*one["gpus"], *(use["gpu"] for use in one["usage"])]))
     return {
@@ -65,10 +66,11 @@ def _container(one: dict[str, Any], names: GpuNames, *, is_wide: bool) -> dict[s
         "LIMIT": _each(_limit(limit) for limit in limits),
         "UUIDS": ",".join(gpus),
         "REPLICAS": ",".join(one["replicas"]),
-        "CLAIMS": _each(_claim(claim) for claim in one.get("claims", ())),
         "ROUTE": f"{one['route'] or NOTHING}{' (device plugin)' * one['device_plugin']}",
         "ENGINE": one["engine"],
         "PROCESSES": _processes(process for use in one["usage"] for process in use["processes"]),
+        "CLAIMS": _each(f"{claim['namespace']}/{claim['claim']}" for claim in claims),
+        "SHARES": _each(claim["share"] for claim in claims if claim["share"]),
         "REQUEST": _each(amount(limit["request"]) for limit in limits if limit["request"]),
         "TIME-SLICE": _each(turn["time_slice"] for turn in turns if "time_slice" in turn),
         "COMPUTE-MODE": _each(turn["compute_mode"] for turn in turns if "compute_mode" in turn),
@@ -163,11 +165,6 @@ def _other(
 
 def _processes(uses: Iterable[dict[str, Any]]) -> str:
     return ",".join(dict.fromkeys(f"{one['pid']}:{one['name'] or '?'}" for one in uses)) or NOTHING
-
-
-def _claim(claim: dict[str, Any]) -> str:
-    """Return a device of a claim: its name, and its share."""
-    return f"{claim['name']}:{claim['device']}" + (f"/{claim['share']}" if claim["share"] else "")
 
 
 def _limit(limit: dict[str, Any]) -> str:

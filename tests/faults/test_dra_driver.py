@@ -140,6 +140,21 @@ def test_a_slow_api_server_delays_its_claim_only(
     succeed(dra_kubelet, "prepare", *claims)
 
 
+def test_a_driver_of_gpus_that_hangs_does_not_keep_claims_from_ending(
+    run_dra: RunDra, dra_kubelet: DraKubelet, claims: Claims
+) -> None:
+    driver = run_dra()
+    succeed(dra_kubelet, "prepare", *claims)
+    driver.kill()
+    driver.env["HANGS"] = "1"
+    driver.start()
+    dra_kubelet.wait_for_registrations(2)
+    succeed(dra_kubelet, "prepare", claims[0])
+    succeed(dra_kubelet, "unprepare", *claims)
+    assert driver.specs() == []
+    assert driver.stop() == 0
+
+
 def test_a_driver_without_an_api_server_ends_with_a_sentence(
     run_dra: RunDra, dra_kubelet: DraKubelet
 ) -> None:

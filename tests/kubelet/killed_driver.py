@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook` that kills itself with SIGKILL at one of its file operations.
+"""`gpuhook` that kills itself with SIGKILL at one of its file operations, or hangs.
 
-KILL_AT is the number of the operation, counted while the file KILL_ARMED exists; without KILL_AT it
-is `gpuhook` unchanged.
+KILL_AT is the number of the operation, counted while the file KILL_ARMED exists. With HANGS, no
+driver of GPUs answers. Without these variables it is `gpuhook` unchanged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,19 @@ def arm(number: int, armed: str) -> None:
         setattr(os, name, operation)
 
 
+def hang() -> None:
+    """Let each snapshot of the node take for ever."""
+    from gpuhook.device_plugin import node_snapshot
+
+    def take(*_: object) -> Any:
+        threading.Event().wait()
+
+    vars(node_snapshot)["take"] = take
+
+
 if __name__ == "__main__":
+    if "HANGS" in os.environ:
+        hang()
     if "KILL_AT" in os.environ:
         arm(int(os.environ["KILL_AT"]), os.environ["KILL_ARMED"])
     main(prog_name="gpuhook")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from gpuhook.cli.dra import dra_run
+from gpuhook.cli.dra import dra_drain, dra_run, dra_status
 from gpuhook.cli.options import command_sections
 
 
@@ -15,3 +15,5 @@ def dra() -> None:
 
 
 dra.add_command(dra_run.run)
+dra.add_command(dra_status.status)
+dra.add_command(dra_drain.drain)

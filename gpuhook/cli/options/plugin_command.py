@@ -71,7 +71,7 @@ def run(ctx: click.Context, process: str, chosen: object, name: str, *left_out: 
     `name` is the name of the process in ps, "" for an unchanged one. The modules `left_out` are not
     imported with it: asyncio and structlog import some that are installed and take memory.
     """
-    module = _module(process, left_out)
+    module = imported(process, *left_out)
     if name:
         from gpuhook.kernel import process as kernel_process
 
@@ -83,8 +83,8 @@ def run(ctx: click.Context, process: str, chosen: object, name: str, *left_out: 
     ctx.exit(module.run(chosen))
 
 
-def _module(process: str, left_out: Iterable[str]) -> Any:
-    """Return the module of a process; GH1805 if its packages are not installed."""
+def imported(process: str, *left_out: str) -> Any:
+    """Return a module that needs gRPC; GH1805 if its packages are not installed."""
     # Else gRPC's core writes its own log lines when a kubelet ends during a call.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     gc.disable()  # a collection during imports takes a tenth of the time to the first registration

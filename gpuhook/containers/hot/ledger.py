@@ -14,6 +14,9 @@ yet. The entry applies until then, or to the process that is entered later.
 
 `identities` has by path which device a node is of, if the vendor's nodes can change devices.
 
+A container with devices of claims (Dynamic Resource Allocation) has `claims`: an object for each
+device, with its "namespace", "claim", "request", "device", and its "share" if the device is shared.
+
 If memory is limited, `memory` is a list with an object for each device:
 
     device     as in the grant: a UUID, a PCI address, the name of a partition

@@ -104,7 +104,7 @@ def update(
         return Specs(trouble=part.files_trouble)
     try:
         document, warnings = describe(part, devices, chosen, host_root)
-        written = _write(document, directory)
+        written = write(document, directory)
     except GpuhookError as trouble:
         return Specs(trouble=trouble.message)
     names = _names(document)
@@ -112,7 +112,7 @@ def update(
         kind = f"{plugin_vendor(part.domain)}/{extra.device_class}"
         document = _node_spec(kind, extra.devices, extra.mounts)
         try:
-            written += _write(document, directory)
+            written += write(document, directory)
         except GpuhookError as trouble:
             warnings.append(trouble.message)
         else:
@@ -147,7 +147,7 @@ def _device_spec(part: VendorPart, devices: Iterable[Device]) -> Spec:
     return document
 
 
-def _write(document: Spec, directory: str | None) -> list[str]:
+def write(document: Spec, directory: str | None) -> list[str]:
     """Write the spec if its file differs; return [path] if it was written."""
     path = os.path.join(directory or "", document["kind"].replace("/", "-") + ".json")
     spec_rules.check(document, path)

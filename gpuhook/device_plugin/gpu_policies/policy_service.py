@@ -8,7 +8,7 @@ program has set since is left alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 
 from gpuhook.device_plugin.gpu_policies import saved_policies
@@ -20,7 +20,7 @@ from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from gpuhook.device_plugin.gpu_policies.policy_plan import Key
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
@@ -31,23 +31,28 @@ _END_TIMEOUT = 10.0  # seconds that end() waits for a running turn
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """The changes, as sentences, and the faults."""
+    """The changes, as sentences, and the faults; `refused` are those of values that are not set."""
 
     changed: tuple[str, ...] = ()
     faults: tuple[GpuhookError, ...] = ()
+    refused: Mapping[Key, GpuhookError] = field(default_factory=dict)
 
 
 class PolicyService:
-    """Sets and restores policies; `host_root` has the host's /proc. Its methods block."""
+    """Sets and restores policies; `host_root` has the host's /proc. Its methods block.
 
-    def __init__(self, host_root: str) -> None:
+    `file` has the saved values: each program restores those of its own.
+    """
+
+    def __init__(self, host_root: str, file: str = saved_policies.FILE) -> None:
         self._host_root = host_root
+        self._file = file
         self._saved: dict[Key, SavedPolicy] | None = None  # None: not read yet
         self._boot: str | None = None
         self._last: tuple[NodeSnapshot, PolicyPlan] | None = (
             None  # the applied plan, and for which snapshot
         )
-        self._refused: list[GpuhookError] = []  # the faults of that plan
+        self._refused: dict[Key, GpuhookError] = {}  # the faults of that plan
         self._snapshot: NodeSnapshot | None = None
         self._changed: list[str] = []
         self._faults: list[GpuhookError] = []
@@ -79,8 +84,8 @@ class PolicyService:
             if self._last is None or self._last[0] is not snapshot or self._last[1] != plan:
                 self._refused = self._set(plan, GpuPolicies(snapshot))
                 self._last = snapshot, plan
-            faults = (*plan.faults, *self._faults, *self._refused)
-            return PolicyState(tuple(self._changed), faults)
+            faults = (*plan.faults, *self._faults, *self._refused.values())
+            return PolicyState(tuple(self._changed), faults, dict(self._refused))
 
     def end(self) -> PolicyState:
         """Restore all values; later calls have no effect."""
@@ -98,7 +103,7 @@ class PolicyService:
     def _read_saved(self) -> dict[Key, SavedPolicy]:
         if self._saved is None:
             self._boot = recovery_evidence.boot_id(self._host_root)
-            self._saved = saved_policies.read(self._boot)
+            self._saved = saved_policies.read(self._boot, self._file)
         return self._saved
 
     def _restore(self, plan: PolicyPlan, gpus: GpuPolicies) -> None:
@@ -117,15 +122,15 @@ class PolicyService:
                 continue
             self._discard(key)
 
-    def _set(self, plan: PolicyPlan, gpus: GpuPolicies) -> list[GpuhookError]:
-        faults = []
+    def _set(self, plan: PolicyPlan, gpus: GpuPolicies) -> dict[Key, GpuhookError]:
+        faults = {}
         keys = [key for key in plan.values if gpus.knows(key[0])]
         gpus.prefetch(keys)
         for key in keys:
             try:
                 self._set_one(key, plan.values[key], gpus)
             except GpuhookError as error:
-                faults.append(error)
+                faults[key] = error
         return faults
 
     def _set_one(self, key: Key, value: str, gpus: GpuPolicies) -> None:
@@ -159,8 +164,8 @@ class PolicyService:
         if saved is not None:
             policies[key] = saved
         try:
-            saved_policies.write(policies, self._boot)
+            saved_policies.write(policies, self._boot, self._file)
         except OSError as error:
-            facts = {"kind": key[1], "path": saved_policies.path()}
+            facts = {"kind": key[1], "path": saved_policies.path(self._file)}
             raise fault("GH1880", **facts, reason=error.strerror or error) from error
         self._saved = policies

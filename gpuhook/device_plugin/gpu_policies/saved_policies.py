@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.gpu_policies.policy_plan import Key
 
 FORMAT = 1
+FILE, CLAIMS_FILE = FILES = ("policies.json", "dra-policies.json")  # of the plugin, for claims
 _MAX_SIZE = 1 << 20
 _VALUES = {TIME_SLICE: TIME_SLICES, COMPUTE_MODE: tuple(COMPUTE_MODES.values())}
 
@@ -39,16 +40,16 @@ class SavedPolicy:
     ours: str
 
 
-def path() -> str:
-    return os.path.join(state.directory(), "policies.json")
+def path(file: str = FILE) -> str:
+    return os.path.join(state.directory(), file)
 
 
-def read(boot: str | None) -> dict[Key, SavedPolicy]:
+def read(boot: str | None, file: str = FILE) -> dict[Key, SavedPolicy]:
     """Return the saved values of this boot; {} for a missing or faulty file."""
     try:
-        if not state.usable(os.lstat(path())):
+        if not state.usable(os.lstat(path(file))):
             return {}
-        content = documents.parse_json_object(files.read(path(), _MAX_SIZE))
+        content = documents.parse_json_object(files.read(path(file), _MAX_SIZE))
     except (OSError, ValueError, GpuhookError):
         return {}
     if content.get("format") != FORMAT or content.get("boot") != boot:
@@ -62,18 +63,18 @@ def read(boot: str | None) -> dict[Key, SavedPolicy]:
     }
 
 
-def write(policies: Mapping[Key, SavedPolicy], boot: str | None) -> None:
+def write(policies: Mapping[Key, SavedPolicy], boot: str | None, file: str = FILE) -> None:
     """Save the values; without any the file is removed. Raises OSError."""
     if not policies:
         with suppress(FileNotFoundError):
-            os.unlink(path())
+            os.unlink(path(file))
         return
     gpus: dict[str, dict[str, object]] = {}
     for (uuid, kind), saved in policies.items():
         gpus.setdefault(uuid, {})[kind] = asdict(saved)
     text = json.dumps({"format": FORMAT, "boot": boot, "gpus": gpus}, indent=2) + "\n"
     os.makedirs(state.directory(), 0o755, exist_ok=True)
-    files.replace(path(), text.encode(), mode=0o644)
+    files.replace(path(file), text.encode(), mode=0o644)
 
 
 def _saved_policy(kind: str, content: Any) -> SavedPolicy | None:

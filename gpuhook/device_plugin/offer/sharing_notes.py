@@ -65,7 +65,12 @@ def limit_enforcer(resource: Resource, device: Device, *, driver: bool, guard: b
     if device.uuid not in resource.memory:
         alone = device.instance is not None and resource.sharing == NOT_SHARED
         return BY_HARDWARE if alone else BY_NOBODY
-    if resource.sharing == MPS:
+    return enforcer_of(device, resource.sharing, driver=driver, guard=guard)
+
+
+def enforcer_of(device: Device, strategy: str, *, driver: bool, guard: bool) -> str:
+    """Return what enforces a memory limit of a device that a strategy shares."""
+    if strategy == MPS:
         return BY_MPS
     if driver and device.instance is None and device.profile is None:
         return vendor_of(device.uuid).limited_by

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+FROM_CLASS, FROM_CLAIM = "FromClass", "FromClaim"  # the sources of parameters
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimName:
     """Which claim it is: a claim that is created again under its name has another `uid`."""
@@ -28,7 +31,7 @@ class AllocatedDevice:
     """A result of the allocation: a device of a pool, or a share of one.
 
     `consumed` are the consumed capacities, memory in bytes. An `is_admin` result observes the
-    device, and does not use it.
+    device, and does not use it. `requests_memory`: the claim itself requests the capacity `memory`.
     """
 
     request: str  # "gpu", without the subrequest: "gpu" for "gpu/small"
@@ -38,20 +41,24 @@ class AllocatedDevice:
     share_id: str = ""
     consumed: Mapping[str, int] = field(default_factory=dict)
     is_admin: bool = False
+    subrequest: str = ""  # "small" of "gpu/small"
+    requests_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OpaqueConfig:
     """Parameters for a driver: of the class or of the claim (`source`), for some `requests`.
 
-    Empty `requests` are all. `where` is the path in the object:
-    status.allocation.devices.config[0].opaque.parameters.
+    Empty `requests` are all; "gpu/small" is only that subrequest. `where` is the path in the claim:
+    status.allocation.devices.config[0].opaque.parameters. `owner` is the object that the parameters
+    come from, "DeviceClass shared" or "ResourceClaim team/mine", "" if it is unknown.
     """
 
-    source: str  # "FromClass" or "FromClaim"
+    source: str  # FROM_CLASS or FROM_CLAIM
     parameters: Mapping[str, Any]
     requests: tuple[str, ...] = ()
     where: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 from gpuhook.device_plugin.api_server import client
 from gpuhook.device_plugin.api_server.client import Purpose
-from gpuhook.dra.claims.claim import AllocatedDevice, Claim, OpaqueConfig
+from gpuhook.dra.claims.claim import FROM_CLASS, AllocatedDevice, Claim, OpaqueConfig
+from gpuhook.dra.pool.pool_device import MEMORY
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.quantity import quantity
 
@@ -51,15 +52,16 @@ class ClaimReader:
             raise fault("GH2602", claim=name, driver=self._driver, pool=self._pool)
         path = f"{_ALLOCATION}.devices"
         results = _items(name, devices, "results", path)
+        requests = _requests(document)
         own = [
-            _device(name, one, f"{path}.results[{n}]")
+            _device(name, one, f"{path}.results[{n}]", requests)
             for n, one in enumerate(results)
             if (one.get("driver"), one.get("pool")) == (self._driver, self._pool)
         ]
         if not own:
             raise fault("GH2602", claim=name, driver=self._driver, pool=self._pool)
         configs = (
-            _config(name, one, f"{path}.config[{n}].opaque.parameters")
+            _config(name, one, f"{path}.config[{n}].opaque.parameters", requests)
             for n, one in enumerate(_items(name, devices, "config", path))
             if isinstance(one.get("opaque"), dict) and one["opaque"].get("driver") == self._driver
         )
@@ -96,9 +98,38 @@ def _require_uid(name: ClaimName, document: Mapping[str, Any]) -> None:
         raise fault("GH2601", claim=name, uid=uid, expected=name.uid)
 
 
-def _device(name: ClaimName, result: Mapping[str, Any], path: str) -> AllocatedDevice:
+def _requests(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the requests of the claim by name, "gpu" or "gpu/small", as far as they are known."""
+    found: dict[str, Mapping[str, Any]] = {}
+    spec = document.get("spec")
+    devices = spec.get("devices") if isinstance(spec, dict) else None
+    listed = devices.get("requests") if isinstance(devices, dict) else None
+    for one in listed if isinstance(listed, list) else ():
+        if not isinstance(one, dict):
+            continue
+        exactly = one.get("exactly")
+        found[str(one.get("name"))] = exactly if isinstance(exactly, dict) else one  # v1beta1
+        several = one.get("firstAvailable")
+        for sub in several if isinstance(several, list) else ():
+            if isinstance(sub, dict):
+                found[f"{one.get('name')}/{sub.get('name')}"] = sub
+    return found
+
+
+def _requests_memory(request: Mapping[str, Any], driver: str) -> bool:
+    capacity = request.get("capacity")
+    amounts = capacity.get("requests") if isinstance(capacity, dict) else None
+    return isinstance(amounts, dict) and not {MEMORY, f"{driver}/{MEMORY}"}.isdisjoint(amounts)
+
+
+def _device(
+    name: ClaimName,
+    result: Mapping[str, Any],
+    path: str,
+    requests: Mapping[str, Mapping[str, Any]],
+) -> AllocatedDevice:
     text: Callable[[str], str] = partial(_text, name, result, path)
-    request = text("request").partition("/")[0]
+    request, _, subrequest = text("request").partition("/")
     admin = result.get("adminAccess")
     if admin not in (None, True, False) or not request or not text("device"):
         raise _unreadable(name, path)
@@ -110,6 +141,8 @@ def _device(name: ClaimName, result: Mapping[str, Any], path: str) -> AllocatedD
         share_id=text("shareID"),
         consumed=_consumed(name, result, f"{path}.consumedCapacity"),
         is_admin=admin is True,
+        subrequest=subrequest,
+        requests_memory=_requests_memory(requests.get(text("request"), {}), text("driver")),
     )
 
 
@@ -128,14 +161,22 @@ def _consumed(name: ClaimName, result: Mapping[str, Any], path: str) -> dict[str
     return found
 
 
-def _config(name: ClaimName, entry: Mapping[str, Any], path: str) -> OpaqueConfig:
+def _config(
+    name: ClaimName,
+    entry: Mapping[str, Any],
+    path: str,
+    known: Mapping[str, Mapping[str, Any]],
+) -> OpaqueConfig:
     parameters = entry["opaque"].get("parameters")
     requests = entry.get("requests") or []
     is_list = isinstance(requests, list) and all(isinstance(one, str) for one in requests)
     if not isinstance(parameters, dict) or not is_list:
         raise _unreadable(name, path)
-    names = tuple(dict.fromkeys(one.partition("/")[0] for one in requests))
-    return OpaqueConfig(_text(name, entry, path, "source"), parameters, names, path)
+    source = _text(name, entry, path, "source")
+    classes = [known.get(one, {}).get("deviceClassName") for one in requests]
+    named = ", ".join(dict.fromkeys(str(one) for one in classes if one))
+    owner = f"DeviceClass {named}" if named and source == FROM_CLASS else ""
+    return OpaqueConfig(source, parameters, tuple(dict.fromkeys(requests)), path, owner)
 
 
 def _items(name: ClaimName, owner: Mapping[str, Any], key: str, path: str) -> list[dict[str, Any]]:

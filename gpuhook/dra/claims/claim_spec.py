@@ -14,7 +14,7 @@ from contextlib import suppress
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import spec_rules, spec_versions
 from gpuhook.cdi.hot.container_edits import merged
-from gpuhook.dra.claims import claim_edits, prepared_claim
+from gpuhook.dra.claims import prepared_claim
 from gpuhook.dra.claims.checkpoint import durable_file
 from gpuhook.dra.claims.prepared_claim import PreparedDevice
 from gpuhook.errors import GpuhookError, fault
@@ -25,7 +25,7 @@ from gpuhook.host.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Device, Spec
     from gpuhook.dra.claims.prepared_claim import PreparedClaim
@@ -56,10 +56,13 @@ def prepared_devices(driver: str, prepared: PreparedClaim) -> tuple[PreparedDevi
     )
 
 
-def document(prepared: PreparedClaim, pool: Pool, described: Spec) -> Spec:
+def document(
+    prepared: PreparedClaim, pool: Pool, described: Spec, added: Callable[[str], ContainerEdits]
+) -> Spec:
     """Return the spec of a claim; `described` has the edits of the node's devices by UUID.
 
-    Raises GH2605 for a device that the driver does not have, and GH1106 to GH1108.
+    `added` returns the further edits of a request. Raises GH2605 for a device that the driver does
+    not have, and GH1106 to GH1108.
     """
     by_uuid = {one["name"]: one["containerEdits"] for one in described.get("devices", ())}
     devices: dict[str, ContainerEdits] = {}
@@ -70,7 +73,7 @@ def document(prepared: PreparedClaim, pool: Pool, described: Spec) -> Spec:
         if missing is not None:
             raise fault("GH2605", claim=prepared.claim.name, device=missing.name, pool=pool.name)
         parts = [by_uuid[one.uuid] for one in held]
-        parts.append(claim_edits.edits(prepared.claim, request, held, pool))
+        parts.append(added(request))
         devices[request] = merged(parts)
     uid = prepared.claim.name.uid
     found: list[Device] = [

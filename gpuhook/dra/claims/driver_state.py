@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from gpuhook.dra.claims.settings.claim_settings import NodeSharing
 from gpuhook.dra.slices import server_features
 from gpuhook.dra.slices.server_features import ServerFeatures
 from gpuhook.dra.slices.server_form import server_form
@@ -22,13 +23,14 @@ class DriverState:
     """The pool, and the CDI spec of its devices by UUID.
 
     `token` changes with the driver's files and devices. `trouble` is why no device can be given to
-    containers.
+    containers. `sharing` is how claims share the devices.
     """
 
     pool: Pool
     spec: Spec
     token: str = ""
     trouble: str = ""
+    sharing: NodeSharing = field(default_factory=NodeSharing)
 
     def device(self, name: str) -> PoolDevice | None:
         """Return the device with this name, also one of a GPU that has a device for each slot."""

@@ -11,22 +11,27 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
-from gpuhook.dra.claims import claim_spec, prepared_claim
+from gpuhook.dra.claims import claim_edits, claim_spec, prepared_claim
 from gpuhook.dra.claims.gpu_locks import GpuLocks
 from gpuhook.dra.claims.prepared_claim import PreparedClaim
+from gpuhook.dra.claims.settings import claim_shares
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.error_text import worded
 from gpuhook.host.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, Spec
     from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
     from gpuhook.dra.claims.claim import Claim, ClaimName
     from gpuhook.dra.claims.claim_reader import ClaimReader
     from gpuhook.dra.claims.claim_spec import ClaimSpecs
+    from gpuhook.dra.claims.claim_status import ClaimStatus
+    from gpuhook.dra.claims.device_modes import DeviceModes
     from gpuhook.dra.claims.driver_state import DriverState
     from gpuhook.dra.claims.prepared_claim import PreparedDevice
     from gpuhook.dra.pool.pool_device import Pool
@@ -51,6 +56,8 @@ class Preparation:
         current: Callable[[], DriverState],
         *,
         require_free: Callable[[PreparedClaim, Pool], None],
+        modes: DeviceModes,
+        status: ClaimStatus,
     ) -> None:
         self.driver = driver
         self._require_free = require_free
@@ -58,13 +65,15 @@ class Preparation:
         self.specs = specs
         self._reader = reader
         self._current = current
+        self._modes = modes
+        self._status = status
         self._locks = GpuLocks()
 
     def prepare(self, name: ClaimName, step: Step) -> tuple[PreparedDevice, ...]:
         """Return the devices of a claim, prepared once.
 
-        Raises GH2600 to GH2606, GH2608, the faults of the API server and of files, and what
-        `require_free` raises.
+        Raises GH2600 to GH2606, GH2608, GH2609, GH2620 to GH2623, the faults of the API server and
+        of files, and what `require_free` raises.
         """
         _require_valid(name)
         step("the checkpoint")
@@ -134,23 +143,40 @@ class Preparation:
         return PreparedClaim(claim, tuple(held), state.token)
 
     def _carry_out(self, intent: PreparedClaim, state: DriverState, step: Step) -> None:
-        """Write intent, spec and result. After a failure nothing of the claim remains."""
-        self.checkpoint.change(lambda claims: _put(intent, claims))
-        complete = replace(intent, is_complete=True)
+        """Write intent, modes, spec and result. After a failure nothing of the claim remains."""
+        self.checkpoint.change(lambda claims: _put(_shared(intent, state, claims), claims))
+        uid = intent.claim.name.uid
         try:
             step("the kubelet's list of containers with devices")
             self._require_free(intent, state.pool)
             step("the CDI spec and the checkpoint")
-            self.specs.write(complete, claim_spec.document(complete, state.pool, state.spec))
+            complete = replace(self.checkpoint.claims()[uid], is_complete=True)
+            self._modes.set(complete.shares)
+            self.specs.write(complete, self._spec(complete, state))
             self.checkpoint.change(lambda claims: _put(complete, claims))
+            found = (state.device(one.device) for one in complete.claim.devices)
+            self._status.put(complete, [one for one in found if one is not None])
         except BaseException:
             with suppress(GpuhookError, OSError):
-                self._undo(intent.claim.name.uid)
+                self._undo(uid)
             raise
 
+    def _spec(self, prepared: PreparedClaim, state: DriverState) -> Spec:
+        """Return the CDI spec of a claim, with what its shares add to the devices."""
+        shares = prepared.shares
+
+        def added(request: str) -> ContainerEdits:
+            own = [one for one in shares if one.request == request]
+            servers = partial(self._modes.server, shares=shares)
+            return claim_edits.edits(own, shares, state.sharing, servers)
+
+        return claim_spec.document(prepared, state.pool, state.spec, added)
+
     def _undo(self, uid: str) -> None:
+        known = self.checkpoint.claims().get(uid)
         self.specs.remove(uid)
         self.checkpoint.change(lambda claims: _remove(uid, claims))
+        self._modes.clear(() if known is None else known.shares)
 
     def _renew(self, known: PreparedClaim, state: DriverState, step: Step) -> None:
         """Write the spec of a prepared claim again, unless it has ended meanwhile."""
@@ -158,8 +184,19 @@ class Preparation:
         uid = known.claim.name.uid
         with self._hold(known, step):
             if uid in self.checkpoint.claims():
-                self.specs.write(new, claim_spec.document(new, state.pool, state.spec))
+                self.specs.write(new, self._spec(new, state))
                 self.checkpoint.change(lambda claims: _put(new, claims))
+
+
+def _shared(
+    intent: PreparedClaim, state: DriverState, claims: Mapping[str, PreparedClaim]
+) -> PreparedClaim:
+    """Return an intent with its shares; raises GH2620 to GH2622."""
+    names = dict.fromkeys(one.device for one in intent.claim.devices)
+    devices = {name: found for name in names if (found := state.device(name)) is not None}
+    held = [share for one in claims.values() for share in one.shares]
+    shares = claim_shares.claim_shares(intent.claim, devices, state.sharing, held)
+    return replace(intent, shares=shares)
 
 
 def _remove(uid: str, claims: dict[str, PreparedClaim]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from gpuhook.dra.claims.claim import AllocatedDevice, Claim, ClaimName, OpaqueConfig
+from gpuhook.dra.claims.settings.device_share import DeviceShare, share_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class HeldDevice:
 
 @dataclass(frozen=True, slots=True)
 class PreparedClaim:
-    """A claim with its devices, in the order of the allocation.
+    """A claim with its devices and their shares, in the order of the allocation.
 
     `token` is that of the driver's files for which the CDI spec was written. A claim that is not
     `is_complete` is an intent: its spec may not be written yet.
@@ -61,6 +62,7 @@ class PreparedClaim:
     held: tuple[HeldDevice, ...]
     token: str = ""
     is_complete: bool = False
+    shares: tuple[DeviceShare, ...] = ()
 
     def conflict(self, others: Iterable[PreparedClaim]) -> tuple[HeldDevice, PreparedClaim] | None:
         """Return a device that another claim has, and that claim."""
@@ -105,6 +107,7 @@ def from_document(document: Mapping[str, Any]) -> PreparedClaim:
         tuple(HeldDevice(**one) for one in document["held"]),
         document["token"],
         document["is_complete"],
+        tuple(share_of(one) for one in document["shares"]),
     )
     if len(found.held) != len(devices) or not devices or not found.claim.name.uid:
         raise ValueError("it lacks devices")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from typing import Protocol
 
 import grpc
 
@@ -21,19 +22,32 @@ from gpuhook.host.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from gpuhook.device_plugin.api.services import Context, Method, Request, Response
     from gpuhook.device_plugin.metrics.counters import Counters
-    from gpuhook.dra.claims.claim_calls import ClaimCalls
     from gpuhook.dra.claims.prepared_claim import PreparedDevice
     from gpuhook.dra.health.health_stream import HealthStream
+    from gpuhook.dra.kubelet.status_service import StatusService
+
+
+class ClaimAnswers(Protocol):
+    """What answers the calls for claims."""
+
+    async def prepare(
+        self, names: Sequence[ClaimName]
+    ) -> dict[str, tuple[PreparedDevice, ...] | Exception]:
+        """Return the devices of each claim by UID, or why it is not prepared."""
+
+    async def unprepare(self, names: Sequence[ClaimName]) -> dict[str, Exception | None]:
+        """Return None for each claim by UID, or why it is not unprepared."""
 
 
 class RegistrationService:
     """Answers the kubelet's plugin manager, for a driver that listens on `endpoint`.
 
-    `versions` are the services that the endpoint has, the newest of each kind first.
+    `versions` are the services that the endpoint has, the newest of each kind first. `outcome` is
+    the kubelet's last notification: "registered", the error, or "" before the first one.
     """
 
     def __init__(
@@ -43,6 +57,7 @@ class RegistrationService:
         self._endpoint = endpoint
         self._versions = tuple(versions)
         self._counters = counters
+        self.outcome = ""
 
     def rpc_handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """Return the handler of the service."""
@@ -65,6 +80,7 @@ class RegistrationService:
     ) -> registration.RegistrationStatusResponse:
         """Log the outcome. The kubelet tries a failed registration again."""
         outcome = "registered" if status.plugin_registered else "failed"
+        self.outcome = outcome if status.plugin_registered else printable(status.error)
         if status.plugin_registered:
             logger().info("registered", driver=self.name, socket=self._endpoint)
         else:
@@ -78,19 +94,27 @@ class RegistrationService:
 
 
 class ClaimService:
-    """Answers the calls for claims, in all versions of the service; `health` is also served."""
+    """Answers the calls for claims, in all versions of the service.
+
+    `others` are further services at the same socket.
+    """
 
     def __init__(
-        self, driver: str, calls: ClaimCalls, counters: Counters, health: HealthStream
+        self,
+        driver: str,
+        calls: ClaimAnswers,
+        counters: Counters,
+        others: Iterable[HealthStream | StatusService] = (),
     ) -> None:
         self.name = driver
-        self._health = health
+        self._others = tuple(others)
         self._calls = calls
         self._counters = counters
 
     def rpc_handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """Return the handlers of all versions."""
-        return (*map(self._handler, dra_services.VERSIONS), *self._health.rpc_handlers())
+        others = (handler for one in self._others for handler in one.rpc_handlers())
+        return (*map(self._handler, dra_services.VERSIONS), *others)
 
     def _handler(self, version: str) -> grpc.GenericRpcHandler:
         prepare, unprepare = dra_services.prepare(version), dra_services.unprepare(version)

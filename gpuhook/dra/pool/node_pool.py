@@ -52,6 +52,8 @@ def _device(
         attributes |= own.chip
     else:
         capacity |= {name: Capacity(number) for name, number in own.chip.items()}
+    if form.resource:
+        attributes["resource"] = form.resource  # for the selectors of a class with that name
     is_unusable = form.device.uuid in troubles
     return PoolDevice(
         own.name,

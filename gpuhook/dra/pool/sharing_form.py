@@ -65,6 +65,14 @@ class SharingForm:
         """The name of the resource by which the plugin's services know the device."""
         return self.resource or (self.entry.name if self.entry else "")
 
+    def units(self) -> tuple[Unit, ...]:
+        """Return the units of the device: one for each slot, and one in all of memory units."""
+        uuid = self.device.uuid
+        if not self.is_shared or self.strategy == MEMORY_UNITS:
+            return (Unit(uuid, self.device),)
+        numbers = range(self.slots)
+        return tuple(Unit(f"{uuid}{SEPARATOR}{number}", self.device, number) for number in numbers)
+
 
 @dataclass(frozen=True, slots=True)
 class SharingForms:
@@ -77,10 +85,7 @@ class SharingForms:
     warnings: tuple[str, ...] = ()
 
     def resources(self) -> tuple[Resource, ...]:
-        """Return the devices as the plugin's services for MPS, policies and interposers take them.
-
-        A device has a unit for each slot, and one in all of memory units.
-        """
+        """Return the devices as the plugin's services for MPS and policies take them."""
         by_name: dict[str, list[SharingForm]] = {}
         for form in self.forms.values():
             by_name.setdefault(form.offered_name, []).append(form)
@@ -161,7 +166,7 @@ def _resource(name: str, forms: list[SharingForm]) -> Resource:
     shared = [form for form in forms if form.is_shared]
     return Resource(
         name=name,
-        units=tuple(unit for form in forms for unit in _units(form)),
+        units=tuple(unit for form in forms for unit in form.units()),
         sharing=shared[0].strategy if shared else NOT_SHARED,
         is_mig=any(form.device.instance is not None for form in forms),
         memory={
@@ -171,11 +176,3 @@ def _resource(name: str, forms: list[SharingForm]) -> Resource:
         },
         entries={form.device.uuid: form.entry for form in forms if form.entry is not None},
     )
-
-
-def _units(form: SharingForm) -> tuple[Unit, ...]:
-    uuid = form.device.uuid
-    if not form.is_shared or form.strategy == MEMORY_UNITS:
-        return (Unit(uuid, form.device),)
-    numbers = range(form.slots)
-    return tuple(Unit(f"{uuid}{SEPARATOR}{number}", form.device, number) for number in numbers)

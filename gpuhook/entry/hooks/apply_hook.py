@@ -26,7 +26,7 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import bundle, fastjson, files, procfs, settings
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import parse
-from gpuhook.request.replicas import replicas_of
+from gpuhook.request.replicas import claims_of, replicas_of
 from gpuhook.vendors.hot import rootfs_jobs, rootfs_plan
 from gpuhook.vendors.nvidia.hot import host_fingerprint, node_json, vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params
@@ -234,7 +234,7 @@ def _enter_in_ledger(
         state.bundle,
         "cdi",
         nodes=nodes,
-        replicas=replicas_of(state.spec, (), lambda: _known_devices(nodes, log)),
+        replicas=replicas_of(state.spec, (), lambda: _known_devices(state.spec, nodes, log)),
         source="CDI, applied by the engine",
     )
     entry["pid"] = pid
@@ -242,6 +242,9 @@ def _enter_in_ledger(
     entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
     if memory:
         entry["memory"] = memory
+    claims = claims_of(state.spec, (), lambda: _known_devices(state.spec, nodes, log))
+    if claims:
+        entry["claims"] = claims
     trouble = ledger.enter("", state.id, entry)
     if trouble is not None:
         log.warning(trouble)
@@ -260,17 +263,24 @@ def _complete(
         _note(known["root"], state.id, pid, memory, log)
 
 
-def _known_devices(nodes: list[str], log: EngineLog) -> Collection[str]:
-    """Return the UUIDs of the container's devices, as far as this node's inventory has them.
+def _known_devices(spec: dict[str, Any], nodes: list[str], log: EngineLog) -> Collection[str]:
+    """Return the ids of the container's devices, as far as this node's inventory has them.
 
-    Without an inventory, on a node whose specs are all a device plugin's, these specs are used.
+    Without an inventory, on a node whose specs are all a device plugin's, these specs are used. The
+    kernel's files name the devices of other vendors.
     """
+    bundle.load("gpuhook.entry.hooks.limit_hook")
+    from gpuhook.vendors.hot.memory_vendors import memory_vendors
+
     known = node_json.uuids()
     if known:
-        return [known[path] for path in nodes if path in known]
-    from gpuhook.entry.plan_context import context_of
+        found = {known[path] for path in nodes if path in known}
+    else:
+        from gpuhook.entry.plan_context import context_of
 
-    return context_of(Settings(), log, _pass_over).covered(nodes)
+        found = {*context_of(Settings(), log, _pass_over).covered(nodes)}
+    others = (vendor.devices(spec, nodes, (), tuple) for vendor in memory_vendors()[1:])
+    return found.union(*others)
 
 
 def _pass_over(_path: str) -> None:

@@ -57,6 +57,7 @@ class AmdVendor(AmdInventoryVendor, AmdUsageVendor):
     }
 
     dra_driver = "gpu.amd.com"  # AMD's name
+    dra_config_version = ""
 
     def dra_devices(self, part: VendorPart, host_root: str | None) -> DraDevices:
         from gpuhook.vendors.amd.plugin import amd_dra

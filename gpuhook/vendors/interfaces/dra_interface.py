@@ -18,6 +18,10 @@ class DraVendor(Protocol):
     def dra_driver(self) -> str:
         """The name of the driver, which selectors of claims contain: "gpu.nvidia.com"."""
 
+    @property
+    def dra_config_version(self) -> str:
+        """The apiVersion of the parameters for the vendor's own driver, "" if it has none."""
+
     def dra_devices(self, part: VendorPart, host_root: str | None) -> DraDevices:
         """Return the names and facts of the devices of a part, named as by the vendor's driver.
 

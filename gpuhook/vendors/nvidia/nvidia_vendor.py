@@ -51,6 +51,7 @@ class NvidiaVendor(NvidiaInventoryVendor):
     parse_capabilities = staticmethod(nvidia_words.parse_capabilities)
     exporter: ExporterWords | None = None
     dra_driver = "gpu.nvidia.com"  # NVIDIA's name, for which claims and classes are written
+    dra_config_version = "resource.nvidia.com/v1beta1"
 
     def dra_devices(self, part: VendorPart, host_root: str | None) -> DraDevices:
         from gpuhook.vendors.nvidia.plugin import nvidia_dra, nvidia_part

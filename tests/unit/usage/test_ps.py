@@ -29,7 +29,7 @@ from gpuhook.device_plugin.health import recovery_evidence
 from gpuhook.device_plugin.kubelet import device_checkpoint
 from gpuhook.host.hot import procfs
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit, mount_path
-from gpuhook.usage import ps_text, visibility
+from gpuhook.usage import claim_holders, ps_text, visibility
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
 from gpuhook.vendors.nvidia.usage import nvidia_devices
@@ -492,8 +492,18 @@ def test_claims_of_a_container_come_from_the_kubelet(place: Path) -> None:
             wide = ps("-o", "wide", "--kubelet-root", root)
         one, two = json.loads(shown.stdout)["containers"]
         silent = ps("--kubelet-root", root)
-    about = {"namespace": "ml", "name": "gpus", "driver": "gpu.nvidia.com", "pool": "node-1"}
-    assert one["claims"] == [{**about, "device": "gpu-0", "share": "3f2a"}]
+    about = {"namespace": "ml", "claim": "gpus", "request": "", "share": "3f2a"}
+    assert one["claims"] == [{**about, "device": "gpu-0"}]
     assert two["claims"] == []
-    assert "gpus:gpu-0/3f2a" in wide.stdout
+    assert "ml/gpus" in wide.stdout
+    assert "3f2a" in wide.stdout
     assert "cannot read which container holds which claim" in silent.stderr
+
+
+def test_kubelet_confirms_the_claims_of_a_container() -> None:
+    """A record has the UUID and the request; a variable of the container proves nothing."""
+    mine = {"namespace": "ml", "claim": "gpus", "request": "a", "device": "GPU-1", "share": "s-1"}
+    forged = {**mine, "claim": "others"}
+    held = {"namespace": "ml", "claim": "gpus", "request": "", "device": "gpu-1", "share": "s-1"}
+    more = {**held, "device": "gpu-2", "share": "s-2"}
+    assert claim_holders.confirmed([mine, forged], [more, held]) == [mine, more]

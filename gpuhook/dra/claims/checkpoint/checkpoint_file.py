@@ -127,6 +127,7 @@ class Checkpoint:
             self._version = ""
         except DamagedError as error:
             self.quarantine(self.path, str(error))
+            self._version = ""
 
     def write(self, claims: Claims) -> None:
         """Write all claims, and keep the file before as `previous`. The caller has the lock."""

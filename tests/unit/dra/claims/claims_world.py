@@ -11,15 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from gpuhook.device_plugin.api_server.client import StatusError
+from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
+from gpuhook.device_plugin.mps.mps_service import MpsService
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.dra.claims.checkpoint import recovery
 from gpuhook.dra.claims.checkpoint.checkpoint_file import Checkpoint
 from gpuhook.dra.claims.claim import ClaimName
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
+from gpuhook.dra.claims.device_modes import DeviceModes
 from gpuhook.dra.claims.driver_state import DriverState
 from gpuhook.dra.claims.preparation import Preparation
 from gpuhook.dra.claims.prepared_claim import PreparedClaim, PreparedDevice
 from gpuhook.dra.pool.pool_device import Pool, PoolDevice
+from gpuhook.dra.pool.sharing_form import SharingForms
 from gpuhook.errors import fault
 from gpuhook.vendors.plugin.vendor_device import Device
 
@@ -74,12 +79,23 @@ def described(*devices: PoolDevice, common: bool = True) -> Spec:
     return spec
 
 
+class Statuses:
+    """Keeps the claims whose status would be written, by name."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def put(self, prepared: PreparedClaim, devices: object) -> None:
+        self.names.append(prepared.claim.name.name)
+
+
 class World:
     """A driver's claims below `place`, with eight GPUs. restart() makes a new driver there."""
 
     def __init__(self, place: Path, boot: str = "boot-1") -> None:
         self.place = place
         self.server = MemoryServer()
+        self.statuses = Statuses()
         self.devices = tuple(map(gpu, range(8)))
         self.state = DriverState(
             Pool(DRIVER, NODE, self.devices), described(*self.devices), token="driver-1"
@@ -97,6 +113,8 @@ class World:
         self.checkpoint = Checkpoint(str(directory), self.boot)
         self.specs = ClaimSpecs(str(self.place / "cdi"), DRIVER, self.boot)
         reader = ClaimReader(self.server, DRIVER, NODE)  # type: ignore[arg-type]
+        modes = DeviceModes(PolicyService("/"), MpsService(), lambda: ())
+        modes.use(SharingForms(), "", NodeSnapshot(is_dump=True))
         self.preparation = Preparation(
             DRIVER,
             reader,
@@ -104,6 +122,8 @@ class World:
             self.specs,
             self._current,
             require_free=self.require_free,
+            modes=modes,
+            status=self.statuses,  # type: ignore[arg-type]
         )
         recovery.recover(self.checkpoint, self.specs, reader.exists, is_alone=is_alone)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from gpuhook.cdi import spec_file
 from gpuhook.dra.claims import claim_edits
 from gpuhook.dra.claims.claim import ClaimName
 from gpuhook.dra.claims.prepared_claim import PreparedDevice
+from gpuhook.dra.claims.settings.device_share import DeviceShare
 from gpuhook.errors import GpuhookError
 from tests.kubelet.allocated_claims import allocated, named, result
 from tests.refusal import refused
 from tests.unit.dra.claims.claims_world import DRIVER, NODE, World, gpu, in_threads
 
 A, B = named("a"), named("b")
+NUMBER = "8F3E3021"  # of the device of A
 
 
 @pytest.fixture
@@ -42,7 +45,10 @@ def test_a_claim_gets_its_device_and_one_spec(world: World) -> None:
         "devices": [
             {
                 "name": f"{A.uid}-gpu",
-                "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]},
+                "containerEdits": {
+                    "deviceNodes": [{"path": "/dev/nvidia2"}],
+                    "env": [f"GPUHOOK_CLAIM_{NUMBER}=default/a/gpu/GPU-2/"],
+                },
             }
         ],
     }
@@ -85,8 +91,8 @@ def test_the_devices_of_a_request_have_one_cdi_device(world: World) -> None:
 def test_variables_with_several_values_are_left_out(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def edits(claim: object, request: str, held: object, pool: object) -> dict[str, list[str]]:
-        return {"env": [f"ONE={request}", "SAME=1"]}
+    def edits(shares: list[DeviceShare], *_: object) -> dict[str, list[str]]:
+        return {"env": [f"ONE={shares[0].request}", "SAME=1"]}
 
     monkeypatch.setattr(claim_edits, "edits", edits)
     world.server.add(allocated(A, result("gpu-1"), result("gpu-2", "other")))

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook dra drain`: ends the prepared claims of this node before an uninstallation."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import click
+
+from gpuhook.cli.dra import node_place
+from gpuhook.device_plugin.api_server.service_account import SERVICE_ACCOUNT, in_cluster
+from gpuhook.errors import GpuhookError
+from gpuhook.host import console
+
+
+@click.command()
+@node_place.options
+@click.option(
+    "--force", is_flag=True, help="End the claims of pods that still run; their containers remain."
+)
+@click.option(
+    "--wait",
+    metavar="SECONDS",
+    type=click.FloatRange(0),
+    default=150.0,
+    show_default=True,
+    help="How long to wait for the kubelet, which retries each minute.",
+)
+@click.option(
+    "--node-name",
+    metavar="NAME",
+    default="",
+    envvar="NODE_NAME",
+    show_envvar=True,
+    help="The name of this node, to delete its ResourceSlices in a pod with permission.",
+)
+@click.option(
+    "--service-account",
+    metavar="DIR",
+    default=SERVICE_ACCOUNT,
+    envvar="GPUHOOK_SERVICE_ACCOUNT",
+    show_envvar=True,
+    help="The directory with the token and the ca.crt of a service account.",
+)
+def drain(
+    kubelet_root: str | None, cdi_directory: str, force: bool, wait: float, **account: str
+) -> None:
+    """End the prepared claims of this node, so that its DRA drivers can be uninstalled.
+
+    Run it after the drivers have stopped: a pod remains in Terminating until a driver has answered
+    for its claims, and this command answers. It uses the checkpoint, the CDI specs and the
+    kubelet's file. Without the API server, the kubelet deletes the ResourceSlices of drivers that
+    have stopped. Pods that still use a claim are named, and nothing is changed.
+    """
+    place = node_place.place(kubelet_root, cdi_directory)
+    drivers = node_place.imported("driver_files").node_drivers(place)
+    work = node_place.imported("driver_drain")
+    if not drivers:
+        console.say(f"no DRA driver of gpuhook has run on this node ({place.kubelet})")
+        return
+    if not force:
+        work.require_unused(place.kubelet, drivers)
+    for driver in drivers:
+        if work.is_running(driver):
+            console.warn(f"{driver.name} still runs, and prepares new claims: stop it first")
+        else:
+            _delete_slices(work, driver.name, **account)
+        for line in work.end_claims(driver):
+            click.echo(line)
+    asyncio.run(work.release(place.kubelet, drivers, wait, console.say))
+    console.say("the kubelet has no claim of these drivers")
+
+
+def _delete_slices(work: Any, driver: str, node_name: str, service_account: str) -> None:
+    """Delete the slices of a driver if the API server can be used; its failure is a warning."""
+    try:
+        count = work.delete_slices(driver, node_name, in_cluster(os.environ, service_account))
+    except GpuhookError as error:
+        console.warn(f"{error.code}: {error.message}; the kubelet deletes the ResourceSlices")
+    else:
+        if count is not None:
+            click.echo(f"deleted {count} ResourceSlices of {driver}")
