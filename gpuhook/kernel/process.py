@@ -43,8 +43,13 @@ def rename(name: str) -> None:
         reason = "its arguments are hidden" if start == 0 else f"a name has 1 to {most} bytes here"
         raise fault("GH1806", name=name, reason=reason, most=most)
     ctypes.memmove(start, encoded.ljust(end - start, b"\0"), end - start)
+    set_comm(encoded)
+
+
+def set_comm(name: bytes) -> None:
+    """Set the name of this process that the kernel shows; it has up to 15 bytes. Raises OSError."""
     with open("/proc/self/comm", "wb") as file:
-        file.write(encoded[:15])
+        file.write(name[:15])
 
 
 def _arguments() -> tuple[int, int]:

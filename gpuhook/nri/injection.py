@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from gpuhook.entry.create import Edited
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.errors import GpuhookError
-    from gpuhook.nri.node_specs import NodeSettings, NodeSpecs
     from gpuhook.nri.request_policy import RequestPolicy
+    from gpuhook.nri.spec_source import NodeSettings, NodeSpecs
 
 ROUTE = "nri"
 _EXPECTED = 30.0  # seconds in which a runtime starts a container that it has created
@@ -98,6 +98,8 @@ class Injector:
 
         Raises the GpuhookError or OSError for which an assigned device cannot be provided.
         """
+        if self.settings.trouble is not None:
+            self.settings.refresh()  # what failed may work now
         chosen, trouble = self.settings.chosen, self.settings.trouble
         log = ContainerLog(names(pod, container))
         spec = container_spec(pod, container)

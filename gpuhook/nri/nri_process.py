@@ -10,6 +10,7 @@ import stat
 import sys
 import time
 from binascii import crc32
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Thread
 
@@ -19,14 +20,15 @@ from gpuhook.errors import fault
 from gpuhook.host import service_manager
 from gpuhook.host.hot import file_lock, state
 from gpuhook.host.logs import logger
+from gpuhook.kernel import process
 from gpuhook.nri import nri_counters
 from gpuhook.nri.injection import ContainerLog, Injector
-from gpuhook.nri.node_specs import NodeSettings, NodeSpecs
 from gpuhook.nri.nri_counters import NriCounters
 from gpuhook.nri.nri_service import NriService
 from gpuhook.nri.policy import kubelet_grants
 from gpuhook.nri.policy.kubelet_grants import KubeletGrants
 from gpuhook.nri.request_policy import RequestPolicy
+from gpuhook.nri.spec_source import NodeSettings, NodeSpecs
 from gpuhook.nri.stop_signal import StopError, StopSignal
 from gpuhook.nri.wire import nri_messages
 from gpuhook.nri.wire.mux import Mux
@@ -53,8 +55,8 @@ class NriOptions:
     socket_path: str = SOCKET
     name: str = "gpuhook"
     index: str = "10"
-    hook: str = ""
-    metrics_address: str = ""
+    hook: str | None = None
+    metrics_address: str | None = None
     is_expanded: bool = False
     is_waiting: bool = False  # for the first socket
     plugin_directory: str = kubelet_grants.DIRECTORY
@@ -74,7 +76,8 @@ class NriProcess:
         compiler = cold_command.Compiler(launcher)
         self._settings, self._specs = NodeSettings(compiler), NodeSpecs(compiler)
         policy = RequestPolicy(KubeletGrants(options.plugin_directory))
-        injector = Injector(self._specs, self._settings, policy, launcher, options.hook)
+        hook = options.hook or ""
+        injector = Injector(self._specs, self._settings, policy, launcher, hook)
         self._service = NriService(injector, self.counters, is_expanded=options.is_expanded)
         self._stop = StopSignal()
 
@@ -85,6 +88,9 @@ class NriProcess:
         and the faults of the metrics' address.
         """
         launched = os.environ.get(LAUNCHED_ENV)
+        with suppress(OSError):
+            process.set_comm(b"gpuhook")  # by which `gpuhook doctor` finds it
+        self._stop.begin()
         try:
             trunk = _launched_trunk(launched) if launched else None
             if trunk is None:
@@ -99,6 +105,7 @@ class NriProcess:
         except StopError:
             logger().info("stopped")
         finally:
+            self._stop.end()
             service_manager.notify("STOPPING=1")
         return 0
 
@@ -189,6 +196,7 @@ def _launched_trunk(descriptor: str) -> socket.socket:
 def connect(path: str) -> socket.socket:
     """Return a connection to a Unix socket; raises OSError."""
     trunk = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    trunk.settimeout(_REGISTRATION)  # a runtime that accepts no one would block a signal, too
     try:
         trunk.connect(path)
     except BaseException:

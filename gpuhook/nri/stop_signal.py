@@ -6,6 +6,9 @@ from __future__ import annotations
 import select
 import signal
 import socket
+from contextlib import ExitStack
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopError(Exception):
@@ -16,19 +19,29 @@ class StopSignal:
     """Waits for bytes, or for the time, or for the signal. For the main thread."""
 
     def __init__(self) -> None:
-        self._reader, writer = socket.socketpair()
+        self._ends = ExitStack()
+        self._descriptor = -1
+
+    def begin(self) -> None:
+        """Handle the signals until end()."""
+        reader, writer = (self._ends.enter_context(one) for one in socket.socketpair())
         writer.setblocking(False)
-        self._writer = writer
-        signal.set_wakeup_fd(writer.fileno())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: None)
+        self._descriptor = reader.fileno()
+        self._ends.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(writer.fileno()))
+        for number in _SIGNALS:
+            before = signal.signal(number, lambda _number, _frame: None)
+            self._ends.callback(signal.signal, number, before)
+
+    def end(self) -> None:
+        """Handle the signals as before."""
+        self._ends.close()
 
     def wait(self, descriptor: int | None, seconds: float | None) -> bool:
         """Return whether a descriptor has bytes to read, False after `seconds`.
 
         Raises StopError after a signal, once there is nothing to read.
         """
-        watched = [self._reader.fileno(), *([] if descriptor is None else [descriptor])]
+        watched = [self._descriptor, *([] if descriptor is None else [descriptor])]
         ready = select.select(watched, (), (), seconds)[0]
         if descriptor in ready:
             return True

@@ -17,6 +17,7 @@ from gpuhook.host.hot.file_lock import FileLock
 from tests.contract.amd_installation import amd_installation, asks_amd
 from tests.contract.installation import CONTROL, KIND, Installation
 from tests.contract.runtimes import CGROUPS, V2
+from tests.depth import depth
 from tests.nri import nri_api
 from tests.nri.fake_runtime import FakePlugin, FakeRuntime, StatusError, container, pod
 from tests.nri.nri_plugin import NriPlugin, nri_plugin
@@ -24,6 +25,7 @@ from tests.waiting import eventually
 
 EXPANDED, BY_CDI = ("containerd", "1.7.24~ds1"), ("containerd", "v2.1.4")
 MIB4 = 4 << 20
+CREATES = depth(200, 1000)
 V2_FILE = "cgroup.controllers"
 
 
@@ -389,22 +391,22 @@ def test_figures(
     plugin: NriPlugin,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """1,000 creates with and without a request; the figures are printed, and none is asserted."""
+    """Creates with and without a request; the figures are printed, and none is asserted."""
     link = runtime.accept()
     link.start(*mode)
     before = 0
     for title, value in FIGURES:
         one = container() if value is None else asking(value)
         seconds, names = [], itertools.cycle(range(50))  # as many containers as a node has
-        for index in range(1000):
+        for index in range(CREATES):
             one.id = f"c{next(names)}"
             began = time.perf_counter()
             answer = link.create(pod(), one)
             seconds.append(time.perf_counter() - began)
             assert answer.HasField("adjust") == (value is not None)
-            if index == 200:
+            if index == CREATES // 5:
                 before = plugin.resident
-        half, most = (round(sorted(seconds)[at] * 1e3, 3) for at in (500, 990))
+        half, most = (round(sorted(seconds)[int(part * CREATES)] * 1e3, 3) for part in (0.5, 0.99))
         with capsys.disabled():
             print(f"\n{mode[1]}: {title}: p50 {half} ms, p99 {most} ms; ", end="")
             print(f"{plugin.resident} KiB resident, {plugin.resident - before} more", end="")

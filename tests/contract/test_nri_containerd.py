@@ -13,6 +13,12 @@ import grpc
 import pytest
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
+from gpuhook.node import daemons
+from gpuhook.node_facts import nri_facts
+from gpuhook.node_facts.check import ExaminedNode
+from gpuhook.node_facts.sources import node_readings
+from gpuhook.node_facts.sources.node_readings import Readings
+from gpuhook.node_facts.sources.node_tree import DirectoryTree
 from gpuhook.nri.policy.pod_annotations import PREFIX
 from tests.contract.cri import Pod
 from tests.contract.installation import ALL_CONTROL, CONTROL, KIND, Installation
@@ -171,3 +177,13 @@ def refusal(node: NriNode, pod: Pod) -> str:
     with pytest.raises(grpc.RpcError) as caught:
         node.sleeping(pod, Allocation())
     return str(caught.value)
+
+
+def test_doctor_finds_the_plugin(plugin: NriPlugin) -> None:
+    """By its process, also in a container."""
+    found = daemons.processes(DirectoryTree("/"))
+    (own,) = [one for one in found if one["pid"] == plugin.process.pid]
+    node = ExaminedNode(DirectoryTree("/"), Readings({node_readings.PROCESSES: lambda: [own]}))
+    assert nri_facts.nri_instances(node) == (
+        nri_facts.NriInstance(plugin.process.pid, "10", "gpuhook"),
+    )

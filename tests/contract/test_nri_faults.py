@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -119,8 +120,10 @@ def asked(node: NriNode, plugin: NriPlugin) -> bool:
 
 def _waiting(inode: str) -> bool:
     """Return whether a Unix socket has bytes to read, by `ss`."""
-    with os.popen("ss --unix --all --numeric --no-header") as output:
-        return any(inode in line.split()[5:8] and int(line.split()[2]) > 0 for line in output)
+    command = ["ss", "--unix", "--all", "--numeric", "--no-header"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = map(str.split, done.stdout.splitlines())
+    return any(inode in line[5:8] and int(line[2]) > 0 for line in lines)
 
 
 def test_second_instance_ends(node: NriNode) -> None:
@@ -140,8 +143,8 @@ def test_two_plugins_of_different_state(node: NriNode, tmp_path: Path) -> None:
     """Neither knows the other's lock. The second one sees that a container has its GPU, but not the
     CDI names of the first: then the runtime names both.
     """
-    settings = {"nri": {"namespaces": ["chosen"]}}
-    other = replace(node, node=node.node.apart(tmp_path / "other", **settings))
+    nri = {"namespaces": ["chosen"]}
+    other = replace(node, node=node.node.apart(tmp_path / "other", nri=nri))
     notes = {f"{PREFIX}/pod": f"{KIND}=3"}
     with node.plugin() as plugin, other.plugin("--name", "other", "--index", "20"):
         requires_gpu(node, "twice")

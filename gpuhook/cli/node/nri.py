@@ -7,11 +7,18 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.options import command_sections
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.host import logs
 from gpuhook.nri import nri_process
 from gpuhook.nri.nri_process import NriOptions
 from gpuhook.nri.policy import kubelet_grants
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def _named(_ctx: click.Context, _option: click.Parameter, value: str) -> str:
@@ -26,75 +33,62 @@ def nri() -> None:
     """Give containers their GPUs without a runtime configuration, by NRI."""
 
 
+def _option(name: str, variable: str, **settings: Any) -> Callable[[F], F]:
+    """Return the decorator of an option that a variable can set, too."""
+    settings.setdefault("show_default", settings.get("default") is not None)
+    names, envvar = name.split(), f"GPUHOOK_NRI_{variable}"
+    return click.option(*names, envvar=envvar, show_envvar=True, **settings)
+
+
 @nri.command()
-@click.option(
-    "--socket",
-    "socket_path",
+@_option(
+    "--socket socket_path",
+    "SOCKET",
     default=nri_process.SOCKET,
-    show_default=True,
-    envvar="GPUHOOK_NRI_SOCKET",
-    show_envvar=True,
+    callback=parameters.not_empty,
     help="The NRI socket of containerd or CRI-O.",
 )
-@click.option(
-    "--name",
-    callback=_named,
-    default="gpuhook",
-    show_default=True,
-    envvar="GPUHOOK_NRI_NAME",
-    show_envvar=True,
-    help="The plugin's name for the runtime.",
+@_option(
+    "--name", "NAME", default="gpuhook", callback=_named, help="The plugin's name for the runtime."
 )
-@click.option(
+@_option(
     "--index",
+    "INDEX",
     type=click.IntRange(0, 99),
     default=10,
-    show_default=True,
-    envvar="GPUHOOK_NRI_INDEX",
-    show_envvar=True,
     help="The order among plugins: the runtime asks those with a lower index first.",
 )
-@click.option(
-    "--expanded",
-    "is_expanded",
+@_option(
+    "--expanded is_expanded",
+    "EXPANDED",
     is_flag=True,
-    envvar="GPUHOOK_NRI_EXPANDED",
-    show_envvar=True,
     help="Add devices, mounts and hooks one by one also if the runtime applies CDI names. The "
     "driver capabilities of a container then apply.",
 )
-@click.option(
+@_option(
     "--hook",
-    default="",
-    envvar="GPUHOOK_NRI_HOOK",
-    show_envvar=True,
+    "HOOK",
+    callback=parameters.not_empty,
     metavar="PATH",
     help="The path of gpuhook-hook on the host, if this process runs in a container.",
 )
-@click.option(
+@_option(
     "--metrics-address",
-    default="",
-    envvar="GPUHOOK_NRI_METRICS_ADDRESS",
-    show_envvar=True,
+    "METRICS_ADDRESS",
+    callback=parameters.not_empty,
     metavar="HOST:PORT",
     help="Serve Prometheus metrics at http://HOST:PORT/metrics.",
 )
-@click.option(
+@_option(
     "--plugin-directory",
+    "PLUGIN_DIRECTORY",
     default=kubelet_grants.DIRECTORY,
-    show_default=True,
-    envvar="GPUHOOK_NRI_PLUGIN_DIRECTORY",
-    show_envvar=True,
+    callback=parameters.not_empty,
     metavar="DIR",
     help="The kubelet's directory of device plugins, with the record of what they assigned.",
 )
-@click.option(
-    "--wait",
-    "is_waiting",
-    is_flag=True,
-    envvar="GPUHOOK_NRI_WAIT",
-    show_envvar=True,
-    help="Wait for a socket that does not exist yet.",
+@_option(
+    "--wait is_waiting", "WAIT", is_flag=True, help="Wait for a socket that does not exist yet."
 )
 @click.pass_context
 def run(ctx: click.Context, /, index: int, **given: Any) -> None:

@@ -41,20 +41,19 @@ class PodSandbox:
 
 
 class NriContainer:
-    """A container as the runtime describes it; `spec` is the part of its config.json."""
+    """A container as the runtime describes it; `spec` is the part of its config.json.
 
-    __slots__ = ("cdi_devices", "identity", "labels", "name", "pod_id", "spec", "state")
+    The runtime has applied the CDI names of the kubelet to it, so these are not read.
+    """
+
+    __slots__ = ("identity", "name", "pod_id", "spec", "state")
 
     def __init__(self, message: Message) -> None:
         """Raises WireError."""
         self.identity = message.text(1)
         self.pod_id = message.text(2)
-        self.labels = message.mapping(5)
-        self.name = message.text(3) or self.labels.get(_NAME_LABEL, "")
+        self.name = message.text(3) or message.mapping(5).get(_NAME_LABEL, "")
         self.state = message.integer(4)
-        # The CDI names of the kubelet, which the runtime has applied; runtimes before NRI 0.12 name
-        # none.
-        self.cdi_devices = [one.text(1) for one in message.messages(20)]
         self.spec = _spec(message)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _WIDTHS = {FIXED64: 8, FIXED32: 4}
@@ -161,8 +161,3 @@ def encode_texts(number: int, values: Iterable[str]) -> bytes:
 def encode_wrapped(number: int, value: int | None) -> bytes:
     """Return an `Optional*` message; b"" for None."""
     return b"" if value is None else encode_bytes(number, encode_integer(1, value))
-
-
-def encode_mapping(number: int, values: Mapping[str, str]) -> bytes:
-    pairs = (encode_text(1, key) + encode_text(2, value) for key, value in values.items())
-    return b"".join(encode_bytes(number, pair) for pair in pairs)

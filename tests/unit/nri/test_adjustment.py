@@ -146,7 +146,6 @@ def test_container_as_config_json() -> None:
     message.linux.devices.add(path="/dev/x", type="c", major=1, minor=3, file_mode={"value": 438})
     found = read(message)
     assert (found.identity, found.name, found.state) == ("c0", "main", 3)
-    assert found.cdi_devices == ["nvidia.com/gpu=0"]
     spec = found.spec
     assert spec["process"]["env"][-1] == "X=1"
     assert spec["process"]["user"] == {"uid": 7, "gid": 8}
