@@ -9,6 +9,7 @@ with serving(tmp_path) as cluster:
 from __future__ import annotations
 
 import json
+import select
 import ssl
 import threading
 import time
@@ -310,7 +311,7 @@ class _Handler(BaseHTTPRequestHandler):
         store, (at, closed, end) = self.cluster.store, start
         while time.monotonic() < end and self.cluster.closed == closed:
             with store.changed:
-                if getattr(self.server, "is_ended", False):
+                if getattr(self.server, "is_ended", False) or self._is_abandoned():
                     return
                 try:
                     new = [] if self.cluster.holds_watches else list(store.since(kind, at))
@@ -318,10 +319,14 @@ class _Handler(BaseHTTPRequestHandler):
                     self._line("ERROR", status_object(error.status, error.reason, str(error)))
                     return
                 if not new:
-                    store.changed.wait(min(1.0, max(0.0, end - time.monotonic())))
+                    store.changed.wait(min(0.1, max(0.0, end - time.monotonic())))
             for change in new:
                 at = change.version
                 self._send_change(kind, call, selector, change)
+
+    def _is_abandoned(self) -> bool:
+        """Return whether the client of a watch has gone: it sends nothing until then."""
+        return bool(select.select([self.connection], [], [], 0)[0])
 
     def _send_change(self, kind: Kind, call: Call, selector: Object, change: Change) -> None:
         if matches(change.object, selector):

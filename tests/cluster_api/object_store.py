@@ -58,8 +58,10 @@ class ObjectStore:
 
     def add(self, one: Object) -> Object:
         """Keep an object of v1, without the work of a client: nodes, pods, claims, classes."""
-        kind = BY_NAME[one["kind"]]
-        return self.create(kind, one["metadata"].get("namespace", ""), one)
+        metadata = one["metadata"]
+        return self.create(
+            BY_NAME[one["kind"]], metadata.get("namespace", ""), one, uid=metadata.get("uid", "")
+        )
 
     def get(self, plural: str, name: str, namespace: str = "") -> Object:
         """Return an object of v1."""
@@ -104,7 +106,9 @@ class ObjectStore:
                 raise RefusalError(404, "NotFound", f'{kind.plural} "{name}" not found')
             return copy.deepcopy(found)
 
-    def create(self, kind: Kind, namespace: str, new: Object, *, dry: bool = False) -> Object:
+    def create(
+        self, kind: Kind, namespace: str, new: Object, *, dry: bool = False, uid: str = ""
+    ) -> Object:
         with self.changed:
             one = copy.deepcopy(new)
             metadata = one.setdefault("metadata", {})
@@ -119,7 +123,11 @@ class ObjectStore:
             if key in self.objects:
                 message = f'{kind.plural} "{metadata["name"]}" already exists'
                 raise RefusalError(409, "AlreadyExists", message)
-            metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": now(), "generation": 1}
+            metadata |= {
+                "uid": uid or str(uuid.uuid4()),
+                "creationTimestamp": now(),
+                "generation": 1,
+            }
             return copy.deepcopy(one) if dry else self._put(key, "ADDED", kind, one)
 
     def update(

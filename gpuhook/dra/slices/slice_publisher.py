@@ -9,7 +9,6 @@ the driver changes nothing.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
@@ -26,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.device_plugin.api_server.client import ApiServer
+    from gpuhook.device_plugin.api_server.client import ApiServer, Changes
     from gpuhook.dra.pool.pool_device import Pool
     from gpuhook.dra.slices.server_features import ServerFeatures
     from gpuhook.dra.slices.slice_plan import SlicePlan
@@ -65,6 +64,8 @@ class SlicePublisher:
         self._generation = 0
         self._wake = asyncio.Event()
         self._version = ""  # of the last list, for the watch
+        self._is_ended = False
+        self._changes: Changes | None = None
         self._disturbed = 0.0  # when another client changed a slice
         self._timer: asyncio.TimerHandle | None = None
         self._reported: set[str] = set()
@@ -95,14 +96,19 @@ class SlicePublisher:
         try:
             while True:
                 pool = self._desired
-                delay = None if pool is None else await self._round(pool)
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), delay)
+                delay = self._resync if pool is None else await self._round(pool)
+                timer = asyncio.get_running_loop().call_later(delay, self._wake.set)
+                try:
+                    await self._wake.wait()  # wait_for() may lose a cancellation
+                finally:
+                    timer.cancel()
         finally:
+            self._is_ended = True
             watch.cancel()
             if self._timer is not None:
                 self._timer.cancel()
             await asyncio.gather(watch, return_exceptions=True)
+            self._close_watch()
 
     async def _round(self, pool: Pool) -> float:
         """Write the slices once; return the seconds until the next time."""
@@ -254,7 +260,7 @@ class SlicePublisher:
 
     async def _follow_watch(self, version: str) -> str:
         """Follow one watch to its end; return the version to continue with."""
-        changes = await _in_thread(lambda: self._client.watch(version))
+        changes = await _in_thread(lambda: self._open_watch(version))
         try:
             while (change := await _in_thread(changes.next)) is not None:
                 one = self._client.stored(change.get("object"))
@@ -262,10 +268,22 @@ class SlicePublisher:
                 if not self._memory.is_own_change(str(change.get("type")), one):
                     self._wake_later()
         finally:
-            changes.interrupt()  # after a cancellation the thread still waits in next()
-            changes.close()
+            self._close_watch()
         await asyncio.sleep(_FIRST_PAUSE / 4)  # in case the server ends each watch at once
         return version
+
+    def _open_watch(self, version: str) -> Changes:
+        """Open a watch in a thread; no one waits for it if run() has ended meanwhile."""
+        self._changes = changes = self._client.watch(version)
+        if self._is_ended:
+            self._close_watch()
+        return changes
+
+    def _close_watch(self) -> None:
+        changes, self._changes = self._changes, None
+        if changes is not None:
+            changes.interrupt()  # after a cancellation the thread still waits in next()
+            changes.close()
 
     def _wake_later(self) -> None:
         """Compare the slices soon, and later if others change them again and again."""
