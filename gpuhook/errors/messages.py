@@ -1064,6 +1064,21 @@ the other devices are published; report the device with `gpuhook support-bundle`
 GH2611 HostError
 the API server (Kubernetes {version}) does not serve ResourceSlices, resource.k8s.io
 use Kubernetes 1.34 or newer; 1.32 and 1.33 need the feature gate DynamicResourceAllocation and --runtime-config=resource.k8s.io/v1beta1=true
+GH2620 FileError
+claim {claim}: {problems}
+{hint}
+GH2621 RefusedError
+claim {claim} cannot share {device}: {what} would be {value}, and claim {other} uses {held}
+give both claims the same parameters, set them in the device class only, or use another GPU
+GH2622 HostError
+claim {claim}: nothing on this node enforces the memory limit of {limit} on {device}: {reason}
+{hint}
+GH2623 HostError
+claim {claim}: the {what} of {device} is not set: {reason}
+{hint}
+GH2624 HostError
+the status of claim {claim} is not written: {reason}
+give the driver's service account the verbs of https://github.com/gpuhook/gpuhook/blob/main/docs/dra.md; claims work without it
 GH2640 RefusedError
 claim {claim} cannot have {device}: {holder} has it from the device plugin ({unit})
 delete that pod, or keep the GPU out of one of both: gpuhook.excludeDevices
@@ -1073,6 +1088,18 @@ mount the kubelet's directories pod-resources and device-plugins into the driver
 GH2642 RefusedError
 {id} of {resource} cannot be assigned: claim {claim} has the GPU
 delete the pod with the claim, or keep the GPU out of one of both: gpuhook.excludeDevices
+GH2643 RefusedError
+pods still use claims of this node ({claims}): {pods}
+drain the node with kubectl, or add --force to end the claims under the running pods
+GH2644 RefusedError
+after {seconds} seconds the kubelet still keeps {claims}
+run the command again: the kubelet retries each minute
+GH2645 FileError
+cannot read the claims of the kubelet in {path}: {reason}
+run the command as root, with the kubelet's --root-dir as --kubelet-root
+GH2646 RefusedError
+claim {claim} is not prepared: the node is being drained of the driver {driver}
+start the driver again, or delete the pod
 GH2650 HostError
 there is no NRI socket at {path}
 enable NRI in the runtime, or name its socket with --socket
