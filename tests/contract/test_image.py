@@ -202,6 +202,15 @@ def test_container_has_gpu_on_a_host_without_python(described_host: Path) -> Non
     assert run.stdout.split() == ["/dev/nvidia0", "1"]
 
 
+def test_image_has_the_modules_of_the_dra_driver(unpacked: Path, host: Path) -> None:
+    """It starts up to the API server, for which this pod has no token."""
+    words = ["/usr/bin/gpuhook", "dra", "run", "--node-name", "n1"]
+    env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "KUBERNETES_SERVICE_HOST": "127.0.0.1"}
+    done = run_command(image_command(unpacked, host, *words), env)
+    assert done.rc == 2
+    assert "/var/run/secrets/kubernetes.io/serviceaccount has no token" in done.stderr
+
+
 @pytest.fixture
 def runtime(described_host: Path) -> Iterator[FakeRuntime]:
     """Yield a container runtime that waits for NRI plugins on the host."""
