@@ -399,6 +399,8 @@ def test_helm_lint() -> None:
             ["to /opt/gpuhook of the nodes", "installer.undoOnExit=true, then uninstall"],
         ),
         ("installer-all", ["to /var/opt/gpuhook of the nodes", "the handler gpuhook in"]),
+        ("dra", ["daemonset gpuhook-dra", "deviceclasses,resourceslices"]),
+        ("nri", ["daemonset gpuhook-nri", "daemonset gpuhook-device-plugin"]),
     ],
 )
 def test_installation_notes(name: str, words: list[str], tmp_path: Path) -> None:

@@ -189,6 +189,7 @@ def test_permissions_of_the_driver() -> None:
         ("dra-mps", {"privileged": True, "readOnlyRootFilesystem": True}),
         ("dra-with-handler", ["SYS_ADMIN"]),
         ("dra-mig", ["MKNOD"]),
+        ("dra-guard", ["KILL"]),
     ],
 )
 def test_privileges_of_the_driver(name: str, wanted: Any) -> None:

@@ -234,6 +234,7 @@ SETS: dict[str, dict[str, Any]] = {
     | DRA
     | {"dra": {"enabled": True, "runtimeClassName": "nvidia"}},
     "dra-mps": MPS | DRA,
+    "dra-guard": GUARD | DRA | {"dra": {"enabled": True, "runtimeClassName": "nvidia"}},
     "dra-mig": DRA | {"dra": {"enabled": True, "runtimeClassName": "x"}, "migStrategy": "mixed"},
     "dra-own-names": DRA
     | {

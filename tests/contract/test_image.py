@@ -19,9 +19,13 @@ from threading import Thread
 
 import pytest
 
+from tests.charts.rendering import container, rendered
+from tests.charts.values import NRI
 from tests.contract import engines, roots
 from tests.contract.bundles import bundle
 from tests.contract.runtimes import Result, run_command
+from tests.nri import fake_runtime
+from tests.nri.fake_runtime import FakeRuntime
 from tests.simulated.node import make_node
 from tests.waiting import eventually
 
@@ -47,6 +51,14 @@ exec nvidia-device-plugin
 # As a runtime does that starts the image: it mounts these into each container.
 IMAGE_RUNS = (
     'for d in dev proc; do mount --rbind /$d "$0/$d"; done; mount --bind "$1" "$0/host";'
+    ' root=$0; shift; exec chroot "$root" "$@"'
+)
+# As a runtime does with a read-only volume of the host's /, whose mounts remain writable.
+POD_RUNS = (
+    'for d in dev proc; do mount --rbind /$d "$0/$d"; mount --rbind /$d "$1/$d"; done;'
+    ' mkdir -p "$1/run/gpuhook"; mount --bind "$1" "$0/host"; mount -o remount,ro,bind "$0/host";'
+    ' mount --bind "$1/run/gpuhook" "$0/host/run/gpuhook";'
+    ' for d in dev proc; do mount --rbind "$1/$d" "$0/host/$d"; done;'
     ' root=$0; shift; exec chroot "$root" "$@"'
 )
 # runc needs a root that is a mount.
@@ -188,6 +200,62 @@ def test_container_has_gpu_on_a_host_without_python(described_host: Path) -> Non
     )  # fmt: skip
     assert run.rc == 0, run.stderr
     assert run.stdout.split() == ["/dev/nvidia0", "1"]
+
+
+def test_image_has_the_modules_of_the_dra_driver(unpacked: Path, host: Path) -> None:
+    """It starts up to the API server, for which this pod has no token."""
+    words = ["/usr/bin/gpuhook", "dra", "run", "--node-name", "n1"]
+    env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "KUBERNETES_SERVICE_HOST": "127.0.0.1"}
+    done = run_command(image_command(unpacked, host, *words), env)
+    assert done.rc == 2
+    assert "/var/run/secrets/kubernetes.io/serviceaccount has no token" in done.stderr
+
+
+@pytest.fixture
+def runtime(described_host: Path) -> Iterator[FakeRuntime]:
+    """Yield a container runtime that waits for NRI plugins on the host."""
+    made = FakeRuntime(described_host / "var/run/nri/nri.sock")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def nri_pod(unpacked: Path, described_host: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the container of the chart's NRI plugin, with the host's root at /host."""
+    values = {
+        "env": [
+            {"name": "GPUHOOK_HOST_ROOT", "value": NODE},
+            {"name": "GPUHOOK_NRI_NAMESPACES", "value": "default"},
+        ]
+    }
+    inner = container(rendered(NRI | {"nri": {"enabled": True, **values}}), "-nri")
+    env = {one["name"]: one["value"] for one in inner["env"]}
+    env |= {"PATH": "/usr/bin:/usr/sbin:/bin:/sbin", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    command = ["unshare", "--mount", "sh", "-c", POD_RUNS, str(unpacked), str(described_host)]
+    log = (described_host / "tmp/nri.log").open("wb")
+    with subprocess.Popen(
+        [*command, *inner["command"], *inner["args"]], env=env, stderr=log
+    ) as process:
+        yield process
+        process.kill()
+    log.close()
+
+
+def test_nri_plugin_of_the_chart_gives_gpus(
+    described_host: Path, runtime: FakeRuntime, nri_pod: subprocess.Popen[bytes]
+) -> None:
+    """It has the node's specs and settings, and names the node's hook; SIGTERM ends it."""
+    link = runtime.accept()
+    assert link.start("containerd", "1.7.24~ds1") == 8
+    asking = fake_runtime.container(["NVIDIA_VISIBLE_DEVICES=0"])
+    adjust = link.create(fake_runtime.pod(), asking).adjust
+    assert "/dev/nvidia0" in {device.path for device in adjust.linux.devices}
+    (hook,) = adjust.hooks.create_container
+    assert hook.path == "/opt/gpuhook/bin/gpuhook-hook"
+    assert all(not mount.source.startswith("/host") for mount in adjust.mounts)
+    assert any((described_host / "run/gpuhook").iterdir())
+    nri_pod.send_signal(signal.SIGTERM)
+    assert nri_pod.wait(60) == 0
 
 
 @pytest.fixture

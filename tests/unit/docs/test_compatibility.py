@@ -12,13 +12,21 @@ import pytest
 TESTS = Path(__file__).parents[2]
 DOCS = TESTS.parent / "docs"
 NVIDIA, AMD = "reference/compatibility.md", "compatibility-amd.md"
+DRA, NRI = "dra.md", "nri.md"
 ROW = re.compile(r"^\| (\d+b?)(?: to (\d+))? \|(.*)\|$", re.MULTILINE)
 TEST = re.compile(r"`([a-z0-9_/]+\.py)?::(test_\w+)`")
-NUMBERS = {NVIDIA: {*map(str, range(1, 101)), "99b"}, AMD: {*map(str, range(1, 56))}}
+NUMBERS = {
+    NVIDIA: {*map(str, range(1, 101)), "99b"},
+    AMD: {*map(str, range(1, 56))},
+    DRA: {*map(str, range(1, 34))},
+    NRI: {*map(str, range(1, 32))},
+}
 # Features that gpuhook lacks, and those that no test can cover.
 UNDRIVEN = {
-    NVIDIA: {"88", "90", "95", "96"},
+    NVIDIA: {"90", "95", "96"},
     AMD: set(),
+    DRA: {"29", "30"},
+    NRI: {"14"},
 }
 
 

@@ -74,20 +74,10 @@ A runtime class adds the GPUs to the driver's container. Without one, only a pri
 open their nodes.
 */ -}}
 {{- define "gpuhook.dra.securityContext" -}}
-{{- $features := include "gpuhook.features" . | fromJson -}}
-{{- $add := concat (ternary (list "MKNOD") list $features.mig) (ternary (list "SYS_ADMIN") list $features.timeSlices) -}}
-{{- if or $features.mps (not .Values.dra.runtimeClassName) -}}
+{{- if or (include "gpuhook.features" . | fromJson).mps (not .Values.dra.runtimeClassName) -}}
 privileged: true
 readOnlyRootFilesystem: true
 {{- else -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
-{{- if $add }}
-  add: [{{ join ", " $add }}]
-{{- end }}
-seccompProfile:
-  type: RuntimeDefault
+{{- include "gpuhook.unprivileged" . -}}
 {{- end -}}
 {{- end -}}

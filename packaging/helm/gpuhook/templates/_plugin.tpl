@@ -83,20 +83,14 @@
 {{- toYaml (concat $found (default list .Values.devicePlugin.env)) -}}
 {{- end -}}
 
-{{- define "gpuhook.securityContext" -}}
+{{- /* The security context of a container that is not privileged: the capabilities of its features. */ -}}
+{{- define "gpuhook.unprivileged" -}}
 {{- $features := include "gpuhook.features" . | fromJson -}}
 {{- $add := list -}}
 {{- if $features.guard -}}{{- $add = append $add "KILL" -}}{{- end -}}
 {{- if $features.mig -}}{{- $add = append $add "MKNOD" -}}{{- end -}}
 {{- if $features.timeSlices -}}{{- $add = append $add "SYS_ADMIN" -}}{{- end -}}
 {{- if .Values.features.foreignCgroups -}}{{- $add = append $add "SYS_PTRACE" -}}{{- end -}}
-{{- with default .Values.devicePlugin.securityContext .Values.securityContext -}}
-{{- toYaml . -}}
-{{- else -}}
-{{- $amd := and (ne .Values.amd.nodes "none") .Values.amd.privileged -}}
-{{- if or $features.mps $features.hostFiles $features.privileged $amd -}}
-privileged: true
-{{- else -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:
@@ -106,6 +100,18 @@ capabilities:
 {{- end }}
 seccompProfile:
   type: RuntimeDefault
+{{- end -}}
+
+{{- define "gpuhook.securityContext" -}}
+{{- $features := include "gpuhook.features" . | fromJson -}}
+{{- with default .Values.devicePlugin.securityContext .Values.securityContext -}}
+{{- toYaml . -}}
+{{- else -}}
+{{- $amd := and (ne .Values.amd.nodes "none") .Values.amd.privileged -}}
+{{- if or $features.mps $features.hostFiles $features.privileged $amd -}}
+privileged: true
+{{- else -}}
+{{- include "gpuhook.unprivileged" $ -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
