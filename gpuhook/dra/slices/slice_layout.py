@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The division of a pool into slices, equal for equal hardware.
 
-Counter sets are in slices of their own, the first ones. Kubernetes 1.34 has them in the slice of
+Counter sets are in separate slices, the first ones. Kubernetes 1.34 has them in the slice of
 their devices.
 """
 

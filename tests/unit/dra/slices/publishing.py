@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A publisher that runs in a thread of its own, against the API server of the tests."""
+"""A publisher that runs in its own thread, against the API server of the tests."""
 
 from __future__ import annotations
 
