@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GROUP = "resource.k8s.io"
 VERSIONS = ("v1", "v1beta2", "v1beta1")  # the preferred one first
 SHARES, COUNTERS, TAINTS = "DRAConsumableCapacity", "DRAPartitionableDevices", "DRADeviceTaints"
-_FIRST_SPLIT = 35  # 1.35 separates counter sets from devices
+_FIRST_SPLIT = 35  # 1.35 has counter sets in separate slices
 _FIRST_INFORMATION = 36  # 1.36 knows taints with the effect None
 # What is different without a gate.
 _WITHOUT = {

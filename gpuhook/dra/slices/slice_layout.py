@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The division of a pool into slices, equal for equal hardware.
 
-Slices with counter sets come first, and contain no devices. Kubernetes 1.34 has the sets in the
-slices of the devices.
+Counter sets are in separate slices, the first ones. Kubernetes 1.34 has them in the slice of
+their devices.
 """
 
 from __future__ import annotations
