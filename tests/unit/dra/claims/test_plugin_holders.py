@@ -34,7 +34,7 @@ def root() -> Iterator[Path]:
 
 @pytest.fixture
 def world(tmp_path: Path, root: Path) -> Iterator[World]:
-    """Return a driver that queries the kubelet from its own event loop, as the process."""
+    """Return a driver that queries the kubelet from an event loop in another thread."""
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever)
     thread.start()
