@@ -115,7 +115,7 @@ class Injector:
             change = Adjustment(before, spec)
             mode = self._shape(change, edited, is_cdi=is_cdi)
             if change.left_out:
-                log.warning(fault("GH2655", what=", ".join(change.left_out)))
+                log.warning(fault("GH2705", what=", ".join(change.left_out)))
             response = change.response()
             if not is_late():
                 _enter(create, spec, edited)

@@ -74,7 +74,7 @@ class NriProcess:
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT, and return the exit status, 0.
 
-        A plugin that a runtime has started ends with its connection. Raises GH2650 to GH2652,
+        A plugin that a runtime has started ends with its connection. Raises GH2700 to GH2702,
         and the faults of the metrics' address.
         """
         launched = os.environ.get(LAUNCHED_ENV)
@@ -175,12 +175,12 @@ class NriProcess:
 
 
 def _launched_trunk(descriptor: str) -> socket.socket:
-    """Return the socket of the runtime that has started this process; raises GH2651."""
+    """Return the socket of the runtime that has started this process; raises GH2701."""
     try:
         return socket.socket(fileno=int(descriptor))
     except (OSError, ValueError) as error:
         where = f"{LAUNCHED_ENV}={descriptor}"
-        raise fault("GH2651", path=where, reason=error) from error
+        raise fault("GH2701", path=where, reason=error) from error
 
 
 def connect(path: str) -> socket.socket:
@@ -196,21 +196,21 @@ def connect(path: str) -> socket.socket:
 
 
 def _unreachable(path: str, error: OSError) -> GpuhookError:
-    """Return GH2650 for a socket that does not exist, GH2651 for one that cannot be used."""
+    """Return GH2700 for a socket that does not exist, GH2701 for one that cannot be used."""
     try:
         is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
     except OSError:
         is_socket = error.errno != errno.ENOENT
     if error.errno == errno.ENOENT:
-        return fault("GH2650", path=path)
+        return fault("GH2700", path=path)
     reason = error.strerror or str(error) if is_socket else "it is not a socket"
-    return fault("GH2651", path=path, reason=reason)
+    return fault("GH2701", path=path, reason=reason)
 
 
 def lock(path: str) -> int:
     """Keep other instances from the runtime of a socket until the process ends.
 
-    Returns the descriptor of the lock. Raises GH2652 if another process has it: the runtime would
+    Returns the descriptor of the lock. Raises GH2702 if another process has it: the runtime would
     ask both, and each create would fail, as both set the same variables.
     """
     name = f"nri-{crc32(os.path.realpath(path).encode()):08x}"
@@ -218,5 +218,5 @@ def lock(path: str) -> int:
     held = file_lock.open_lock(place)
     if not file_lock.is_locked(held, 0):
         os.close(held)
-        raise fault("GH2652", path=path, lock=place)
+        raise fault("GH2702", path=path, lock=place)
     return held

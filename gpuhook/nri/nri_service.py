@@ -76,7 +76,7 @@ class NriService:
         self._limit = min(LONGEST, timeout * _SHARE) if timeout else LONGEST
         name = f"{facts.runtime} {facts.version}"
         if support.mode == UNSUPPORTED:
-            error = fault("GH2653", runtime=name, reason=support.reason)
+            error = fault("GH2703", runtime=name, reason=support.reason)
             logger().error(error.message, code=error.code, hint=error.hint)
         mode = EXPANDED if self._is_expanded and support.mode == CDI else support.mode
         reason = {"reason": support.reason} if support.reason else {}
@@ -100,7 +100,7 @@ class NriService:
                 continue
             self._reported.add(container.identity)
             self._counters.count("started_without")
-            error = fault("GH2657", pod=f"{pod.namespace}/{pod.name}", container=container.name)
+            error = fault("GH2707", pod=f"{pod.namespace}/{pod.name}", container=container.name)
             found = injection.names(pod, container)
             logger().warning(error.message, code=error.code, hint=error.hint, **found)
 
@@ -141,7 +141,7 @@ class NriService:
             )
         except Exception as error:
             is_text = isinstance(error, (WireError, UnicodeError))
-            found = fault("GH2658", reason=error) if is_text else as_fault(error, "the host")
+            found = fault("GH2708", reason=error) if is_text else as_fault(error, "the host")
             _log(nri_counters.REFUSED, began, code=found.code, reason=found.message, **facts)
             text = f"gpuhook: {found.code}: {found.message} ({found.hint})"
             raise CallError(ttrpc.UNKNOWN, text) from error
@@ -151,7 +151,7 @@ class NriService:
         return decision
 
     def _in_time(self, call: Callable[[Callable[[], bool]], T], end: float) -> T:
-        """Return what `call` returns, made in a thread; raises what it raises, GH2656 after `end`.
+        """Return what `call` returns, made in a thread; raises what it raises, GH2706 after `end`.
 
         `call` gets a function that returns whether it is late. One call is made at a time.
         """
@@ -173,7 +173,7 @@ class NriService:
             result, error = answers.get(timeout=max(0.0, end - time.monotonic()))
         except Empty:
             late.set()
-            raise fault("GH2656", seconds=f"{end - began:.2g}") from None
+            raise fault("GH2706", seconds=f"{end - began:.2g}") from None
         if error is not None:
             raise error
         return result  # type: ignore[return-value] # None only if the call returned it

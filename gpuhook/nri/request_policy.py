@@ -53,8 +53,8 @@ class RequestPolicy:
 
         Variables that are refused become `void`: NRI cannot remove one, and another runtime or hook
         of the node may read it. A permitted annotation of the pod becomes one of the container.
-        Logs refused requests. Raises GH1026 instead if the settings say so, GH2660 if the kubelet's
-        checkpoint is needed and cannot be read, GH2661 and GH2662 for an invalid annotation, GH1004
+        Logs refused requests. Raises GH1026 instead if the settings say so, GH2710 if the kubelet's
+        checkpoint is needed and cannot be read, GH2711 and GH2712 for an invalid annotation, GH1004
         and GH1005 for a malformed list.
         """
         settings, requested = context.settings, _by_variables(spec, context)
@@ -71,7 +71,7 @@ class RequestPolicy:
     def _assigned(
         self, requested: Requests, pod: PodSandbox, container: NriContainer, context: PlanContext
     ) -> dict[str, str]:
-        """Return the variables of device plugins; raises GH2660 if a named device depends on it."""
+        """Return the variables of device plugins; raises GH2710 if a named device depends on it."""
         try:
             return self.kubelet.variables(pod.uid, container.name)
         except GpuhookError as error:

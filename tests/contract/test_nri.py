@@ -133,7 +133,7 @@ def test_runtime_without_devices(name: str, runtime: FakeRuntime, plugin: NriPlu
     for index in range(3):
         assert link.create(pod(), asking("0", identity=f"c{index}")).ByteSize() == 0
     codes = [line.get("code") for line in plugin.lines()]
-    assert codes.count("GH2653") == 1
+    assert codes.count("GH2703") == 1
 
 
 def test_no_request(link: FakePlugin, plugin: NriPlugin, node: Installation) -> None:
@@ -270,7 +270,7 @@ def test_amd(node8: Installation, tmp_path: Path, runtime: FakeRuntime) -> None:
         assert nodes(adjust) == node.paths(1)
         assert variables(adjust)["AMD_VISIBLE_DEVICES"] == "void"
         assert plugin.wait_for("injected")["devices"] == ["amd.com/gpu=1"]
-        assert "GH2655" in plugin.text()
+        assert "GH2705" in plugin.text()
 
 
 def test_settings_change(node: Installation, link: FakePlugin) -> None:
@@ -293,7 +293,7 @@ def test_late(node: Installation, link: FakePlugin, plugin: NriPlugin) -> None:
     node.config.write_text(json.dumps(known), encoding="utf-8")
     with FileLock(str(node.state / "locks/exclusive")):  # another create takes its time
         for timeout in (0, 200_000_000):  # the runtime's limit in nanoseconds
-            with pytest.raises(StatusError, match="GH2656"):
+            with pytest.raises(StatusError, match="GH2706"):
                 link.create(pod(), asking("0"), timeout_nano=timeout)
             assert link.create(pod(), container()).ByteSize() == 0
         assert node.entries() == []
@@ -358,10 +358,10 @@ def _field(number: int, data: bytes) -> bytes:
 def test_malformed_container(link: FakePlugin, plugin: NriPlugin) -> None:
     """A description that cannot be read is refused if it may request devices."""
     broken = b"\x12\x05\x42\x99NVIDIA_VISIBLE_DEVICES=0"
-    with pytest.raises(StatusError, match="GH2658"):
+    with pytest.raises(StatusError, match="GH2708"):
         link.call("CreateContainer", broken)
     assert link.call("CreateContainer", b"\x12\x05\x42\x99") == b""
-    assert plugin.wait_for("refused")["code"] == "GH2658"
+    assert plugin.wait_for("refused")["code"] == "GH2708"
 
 
 def test_four_mebibytes(link: FakePlugin, node: Installation) -> None:
@@ -413,9 +413,9 @@ def test_containers_that_started_without(runtime: FakeRuntime, plugin: NriPlugin
         last = link.synchronize()
         assert (last.more, list(last.update)) == (False, [])
         plugin.wait_for("ready", _ + 1)
-        eventually(lambda: "GH2657" in plugin.text())
+        eventually(lambda: "GH2707" in plugin.text())
         link.close()
-    warned = [line for line in plugin.lines() if line.get("code") == "GH2657"]
+    warned = [line for line in plugin.lines() if line.get("code") == "GH2707"]
     assert [(one["id"], one["pod"]) for one in warned] == [("without", "train-0")]
 
 

@@ -165,7 +165,7 @@ def test_unknown_device_does_not_start(node: NriNode) -> None:
 
 @pytest.mark.parametrize(
     ("notes", "code"),
-    [({f"{PREFIX}/pod": "0"}, "GH2661"), ({f"{PREFIX}/main": f"{KIND}=0"}, "GH2662")],
+    [({f"{PREFIX}/pod": "0"}, "GH2711"), ({f"{PREFIX}/main": f"{KIND}=0"}, "GH2712")],
 )
 def test_invalid_annotation_does_not_start(notes: dict[str, str], code: str, node: NriNode) -> None:
     with node.cri.pod("invalid", "runc", "chosen", notes) as pod:

@@ -29,7 +29,7 @@ from tests.contract.views import View
 from tests.nri.nri_plugin import NriPlugin, nri_plugin
 from tests.waiting import eventually
 
-_STARTED_WITHOUT, _IN_USE = "GH2657", "GH2652"
+_STARTED_WITHOUT, _IN_USE = "GH2707", "GH2702"
 
 
 @pytest.fixture(scope="module", params=SUITES)

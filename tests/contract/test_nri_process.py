@@ -132,7 +132,7 @@ def test_runtime_restarts(node: Installation, runtime: FakeRuntime) -> None:
             assert link.create(pod(), asking()).HasField("adjust")
             runtime.close()
             plugin.wait_for("disconnected", number)
-            eventually(lambda: "GH2650" in plugin.text())
+            eventually(lambda: "GH2700" in plugin.text())
             runtime = FakeRuntime(runtime.path)
         runtime.accept().start("cri-o", "1.34.1")
         plugin.wait_for("ready", 4)
@@ -226,21 +226,21 @@ def test_second_instance(node: Installation, runtime: FakeRuntime) -> None:
         for path in (runtime.path, other):
             done = run_alone(node, "--socket", str(path), "--name", "other")
             assert done.returncode == 1
-            assert "Error GH2652" in done.stderr
+            assert "Error GH2702" in done.stderr
 
 
 def test_no_socket(node: Installation, tmp_path: Path) -> None:
     """Without a socket the command fails and says how to get one; with --wait it waits."""
     path = tmp_path / "none/nri.sock"
     done = run_alone(node, "--socket", str(path))
-    assert (done.returncode, "Error GH2650" in done.stderr) == (1, True)
+    assert (done.returncode, "Error GH2700" in done.stderr) == (1, True)
     with nri_plugin(node, path, "--wait") as plugin:
-        eventually(lambda: "GH2650" in plugin.text())
+        eventually(lambda: "GH2700" in plugin.text())
         runtime = FakeRuntime(path)
         runtime.accept().start(*NODE)
         plugin.wait_for("ready")
         runtime.close()
-        assert plugin.text().count("GH2650") <= 2  # once for each time that it is missing
+        assert plugin.text().count("GH2700") <= 2  # once for each time that it is missing
 
 
 def test_wrong_sockets(node: Installation, tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_wrong_sockets(node: Installation, tmp_path: Path) -> None:
     dead.close()
     done = run_alone(node, "--socket", str(tmp_path / "kept.sock"))
     assert (done.returncode, "Connection refused" in done.stderr) == (1, True)
-    assert "GH2651" in done.stderr
+    assert "GH2701" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpuhook.dra.kubelet.status_service import StatusService
 
 
-class ClaimAnswers(Protocol):
+class ClaimBackend(Protocol):
     """What answers the calls for claims."""
 
     async def prepare(
@@ -102,7 +102,7 @@ class ClaimService:
     def __init__(
         self,
         driver: str,
-        calls: ClaimAnswers,
+        calls: ClaimBackend,
         counters: Counters,
         others: Iterable[HealthStream | StatusService] = (),
     ) -> None:

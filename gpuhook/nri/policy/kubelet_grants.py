@@ -41,7 +41,7 @@ class KubeletGrants:
     def variables(self, pod_uid: str, container: str) -> dict[str, str]:
         """Return the variables of a container's device plugins, {} without any.
 
-        A kubelet without a device plugin has no checkpoint. Raises GH2660 if it cannot be read.
+        A kubelet without a device plugin has no checkpoint. Raises GH2710 if it cannot be read.
         """
         path = os.path.join(self.directory, NAME)
         try:
@@ -53,9 +53,9 @@ class KubeletGrants:
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except OSError as error:
-            raise fault("GH2660", path=path, reason=error.strerror or str(error)) from error
+            raise fault("GH2710", path=path, reason=error.strerror or str(error)) from error
         except (GpuhookError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise fault("GH2660", path=path, reason=f"{type(error).__name__}: {error}") from error
+            raise fault("GH2710", path=path, reason=f"{type(error).__name__}: {error}") from error
 
 
 def _answers(path: str) -> dict[Holder, list[str]]:

@@ -32,7 +32,7 @@ def prefixes() -> list[str]:
 def annotation_source(annotations: Mapping[str, str], container: str) -> parse.Source | None:
     """Return the request of a pod's annotations for a container, None if there is none.
 
-    Raises GH2661 for a name that is not a CDI name, GH2662 for an unknown key of gpuhook, GH1004
+    Raises GH2711 for a name that is not a CDI name, GH2712 for an unknown key of gpuhook, GH1004
     and GH1005 for a malformed list.
     """
     _require_known(annotations)
@@ -44,7 +44,7 @@ def annotation_source(annotations: Mapping[str, str], container: str) -> parse.S
         found = parse.names_of(annotations[key], where)
         for name in found:
             if names.split(name) is None:
-                raise fault("GH2661", where=where, name=name)
+                raise fault("GH2711", where=where, name=name)
         return parse.Source(parse.ANNOTATIONS, where, found, "the pod wrote it") if found else None
     return None
 
@@ -53,7 +53,7 @@ def _require_known(annotations: Mapping[str, str]) -> None:
     own = f"{PREFIX}/"
     for key in annotations:
         if key.startswith(own) and key != f"{own}pod" and not key.startswith(f"{own}container."):
-            raise fault("GH2662", key=key, prefix=PREFIX)
+            raise fault("GH2712", key=key, prefix=PREFIX)
 
 
 def objection(source: parse.Source, namespace: str, settings: Settings) -> str:

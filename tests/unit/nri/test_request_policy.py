@@ -191,16 +191,16 @@ def test_damaged_checkpoint_fails_a_container_with_a_named_device(
 ) -> None:
     """It may be the kubelet's assignment. An image that says `all` starts without."""
     (tmp_path / NAME).write_text(text)
-    with refused("GH2660"):
+    with refused("GH2710"):
         Asked(tmp_path, [f"{DEVICES}={UUID}"])
     asked = Asked(tmp_path, [f"{DEVICES}=all"])
     assert (asked.names, asked.is_void) == ([], True)
-    assert asked.codes == ["GH2660", "GH1007"]
+    assert asked.codes == ["GH2710", "GH1007"]
 
 
 def test_checkpoint_that_is_a_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / NAME).mkdir()
-    with refused("GH2660"):
+    with refused("GH2710"):
         Asked(tmp_path, [f"{DEVICES}={UUID}"])
 
 
@@ -313,14 +313,14 @@ def test_management_namespaces_may_name_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pod", "code"),
     [
-        ({f"{PREFIX}/pod": "0"}, "GH2661"),
-        ({f"{PREFIX}/pod": "nvidia.com/gpu=0,GPU-1"}, "GH2661"),
+        ({f"{PREFIX}/pod": "0"}, "GH2711"),
+        ({f"{PREFIX}/pod": "nvidia.com/gpu=0,GPU-1"}, "GH2711"),
         ({f"{PREFIX}/pod": "nvidia.com/gpu=\udcff"}, "GH1004"),
         ({f"{PREFIX}/pod": "nvidia.com/gpu=\x1b[31m"}, "GH1004"),
         ({f"{PREFIX}/pod": "x" * (4 << 20)}, "GH1004"),
         ({f"{PREFIX}/pod": ",".join(f"a.b/c={n}" for n in range(5000))}, "GH1005"),
-        ({f"{PREFIX}/containers.main": "nvidia.com/gpu=0"}, "GH2662"),
-        ({f"{PREFIX}/main": "nvidia.com/gpu=0"}, "GH2662"),
+        ({f"{PREFIX}/containers.main": "nvidia.com/gpu=0"}, "GH2712"),
+        ({f"{PREFIX}/main": "nvidia.com/gpu=0"}, "GH2712"),
     ],
 )
 def test_invalid_annotation_is_an_error(pod: dict[str, str], code: str, tmp_path: Path) -> None:

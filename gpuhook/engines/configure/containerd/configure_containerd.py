@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
-    """Return the changes. Raises GH2000, GH2020 to GH2029, GH2663, GH2664, and OSError."""
+    """Return the changes. Raises GH2000, GH2020 to GH2029, GH2713, GH2714, and OSError."""
     place = containerd_locations.containerd_location(node)
     read = reader.read(node.files, place.root, place.daemon)
     if options.route == "nri":

@@ -26,20 +26,20 @@ LINES = f"[plugins.'{CONTAINERD_KEY}'] disable = false"
 
 
 def plan_nri(node: EngineNode, place: ContainerdLocation, read: Containerd) -> EnginePlan:
-    """Return the changes. Raises GH2003, GH2020, GH2027, GH2663 and GH2664."""
+    """Return the changes. Raises GH2003, GH2020, GH2027, GH2713 and GH2714."""
     plan_checks.require_readable(read.configuration)
     nri = read.nri
     if not nri.has_nri:
         version, first = plan_checks.dotted(read.daemon or ()), nri_config.RELEASES["containerd"][0]
         needed = plan_checks.dotted(first)
-        raise fault("GH2663", engine="containerd", version=version, needed=needed)
+        raise fault("GH2713", engine="containerd", version=version, needed=needed)
     if not read.has_cri:
         raise fault("GH2020", where=read.root)
     expected = ExpectedConfig({}, has_nri=True)
     if nri.is_enabled:
         return EnginePlan("containerd", (), expected, place.service, config=place.root)
     if place.kind != "file":
-        raise fault("GH2664", where=place.root, distribution=place.distribution, lines=LINES)
+        raise fault("GH2714", where=place.root, distribution=place.distribution, lines=LINES)
     changes = tuple(_changes(node, read))
     return EnginePlan("containerd", changes, expected, place.service, config=place.root)
 

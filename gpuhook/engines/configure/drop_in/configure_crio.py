@@ -61,11 +61,11 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
 
 
 def _nri_plan(node: EngineNode, read: crio_config.Crio, possible: Sequence[str]) -> EnginePlan:
-    """Return the plan that enables NRI; raises GH2052, and GH2663 for a CRI-O without it."""
+    """Return the plan that enables NRI; raises GH2052, and GH2713 for a CRI-O without it."""
     nri, expected = read.nri(node.version), ExpectedConfig({}, has_nri=True)
     if not nri.has_nri:
         version, needed = map(plan_checks.dotted, (node.version or (), RELEASES["crio"][0]))
-        raise fault("GH2663", engine="crio", version=version, needed=needed)
+        raise fault("GH2713", engine="crio", version=version, needed=needed)
 
     def conflict(files: ConfigFiles) -> tuple[ConfigPlace, str] | None:
         found = crio_config.read(files)

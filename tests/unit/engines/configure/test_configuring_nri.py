@@ -78,7 +78,7 @@ def test_undo_of_an_edited_file(name: str) -> None:
 
 
 def test_containerd_without_nri() -> None:
-    with refused("GH2663"):
+    with refused("GH2713"):
         configured("containerd", {C: b"version = 2\n"}, route="nri", version=(1, 6, 20))
 
 
@@ -115,7 +115,7 @@ def test_crio(texts: Texts, version: Any, changed: str) -> None:
 
 
 def test_crio_without_nri() -> None:
-    with refused("GH2663"):
+    with refused("GH2713"):
         configured("crio", {}, route="nri", version=(1, 25, 0))
 
 
