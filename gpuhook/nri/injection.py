@@ -166,8 +166,7 @@ def names(pod: PodSandbox, container: NriContainer) -> dict[str, str]:
 def container_spec(pod: PodSandbox, container: NriContainer) -> dict[str, Any]:
     """Return the container's part of a config.json, with the pod's names as engines write them.
 
-    Annotations of a container are those of the kubelet, as containerd marks them there; CRI-O adds
-    its own mark.
+    It is marked as by containerd; CRI-O's own mark, with the annotations of the kubelet, wins.
     """
     spec = container.spec
     annotations = spec["annotations"]
@@ -175,8 +174,7 @@ def container_spec(pod: PodSandbox, container: NriContainer) -> dict[str, Any]:
         (*_POD_NAMES, _CONTAINER_NAME), (pod.name, pod.namespace, container.name)
     ):
         annotations.setdefault(key, value)
-    if annotation_origin.CRIO not in annotations:
-        annotations.setdefault(annotation_origin.CONTAINERD, "container")
+    annotations.setdefault(annotation_origin.CONTAINERD, "container")
     return spec
 
 

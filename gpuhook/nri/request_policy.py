@@ -10,11 +10,13 @@ itself. Accepted are:
    nri.runtimeClasses, under the settings of request/policy.py;
 3. annotations of the pod, by policy/pod_annotations.py.
 
-The first of them that names devices applies.
+The first of them that names devices applies. CRI-O shows a container the annotations of its pod as
+well: those are not the kubelet's.
 """
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 
 from gpuhook.entry.plan_context import log_warnings
@@ -22,7 +24,7 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot.settings import FAIL, NONE
 from gpuhook.nri.policy import pod_annotations
 from gpuhook.nri.policy.kubelet_grants import KubeletGrants
-from gpuhook.request import parse, plan
+from gpuhook.request import annotation_origin, parse, plan, policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,16 +59,18 @@ class RequestPolicy:
         checkpoint is needed and cannot be read, GH2711 and GH2712 for an invalid annotation, GH1004
         and GH1005 for a malformed list.
         """
-        settings, requested = context.settings, _by_variables(spec, context)
-        if requested and not _may_choose(pod, settings):
+        _restrict_annotations(spec, pod, context)
+        requested, may_choose = _by_variables(spec, context), _may_choose(pod, context.settings)
+        if requested and not may_choose:
             assigned = self._assigned(requested, pod, container, context)
             _restrict_variables(spec, requested, assigned, pod, context)
-        if _has_nodes(spec, context):
-            _drop_annotations(spec, settings)  # the runtime has applied their CDI names itself
-        elif not any(
-            plan.verdict(spec, settings, one.node).chosen is not None for one in context.every()
-        ):
+        if not _has_devices(spec, context) and not _requests(spec, context):
             _take_annotation(spec, pod, container, context)
+        extras = {name for one in context.every() for name in one.node.vocabulary.extras}
+        extras.intersection_update(parse.environment(spec))
+        if extras and not may_choose and _requests(spec, context):
+            assigned = self._assigned([], pod, container, context)
+            _restrict_extras(spec, extras, assigned, pod, context)
 
     def _assigned(
         self, requested: Requests, pod: PodSandbox, container: NriContainer, context: PlanContext
@@ -112,23 +116,69 @@ def _restrict_variables(
         env = [entry for entry in env if entry.partition("=")[0] not in own]
         env += [f"{name}={value}" for name, value in values.items()]
         if own.isdisjoint(assigned):
-            where = f"the namespace {pod.namespace} is not in nri.namespaces"
-            _refuse(source, f"no device plugin set it, and {where}", context)
+            _refuse(source, _unlisted(pod), context)
         else:
             granted = True
     spec["process"]["env"] = env
     if granted:  # not the choice of an image or a pod
-        spec["process"]["capabilities"] = _PRIVILEGED
+        accepted = copy.copy(context.settings)
+        accepted.accept_env_when_unprivileged = True
+        for one in context.every():
+            one.settings = accepted
+
+
+def _restrict_extras(
+    spec: dict[str, Any],
+    extras: set[str],
+    assigned: dict[str, str],
+    pod: PodSandbox,
+    context: PlanContext,
+) -> None:
+    """Give each variable of other devices the value that a device plugin set, or leave it out."""
+    entries = [one for one in parse.variables(spec) if one.partition("=")[0] not in extras]
+    for name in sorted(extras):
+        if name in assigned:
+            entries.append(f"{name}={assigned[name]}")
+        else:
+            source = parse.Source(parse.ENV, f"variable {name}", [parse.environment(spec)[name]])
+            _refuse(source, _unlisted(pod), context)
+    spec["process"]["env"] = entries
+
+
+def _unlisted(pod: PodSandbox) -> str:
+    return f"no device plugin set it, and the namespace {pod.namespace} is not in nri.namespaces"
+
+
+def _requests(spec: dict[str, Any], context: PlanContext) -> bool:
+    verdicts = (plan.verdict(spec, one.settings, one.node) for one in context.every())
+    return any(one.chosen is not None for one in verdicts)
+
+
+def _has_devices(spec: dict[str, Any], context: PlanContext) -> bool:
+    """Return whether the kubelet gave a container devices; a privileged one has all of the host."""
+    return not policy.privileged(spec) and _has_nodes(spec, context)
 
 
 def _has_nodes(spec: dict[str, Any], context: PlanContext) -> bool:
     return any(one.node.has_nodes(spec) for one in context.every())
 
 
-def _drop_annotations(spec: dict[str, Any], settings: Settings) -> None:
-    starts = tuple(settings.annotation_prefixes)
-    for key in [key for key in spec["annotations"] if key.startswith(starts)]:
-        del spec["annotations"][key]
+def _restrict_annotations(spec: dict[str, Any], pod: PodSandbox, context: PlanContext) -> None:
+    """Keep the kubelet's annotations, unless the runtime has applied their CDI names itself.
+
+    Nodes alone do not prove that: a device plugin may pass them beside the names.
+    """
+    notes, starts = spec["annotations"], tuple(context.settings.annotation_prefixes)
+    keys = [key for key in notes if key.startswith(starts)]
+    origins = annotation_origin.origins(notes, keys)
+    is_applied = bool(spec.get("hooks")) and _has_nodes(spec, context)
+    for key in keys:
+        if origins[key] == annotation_origin.BY_POD or pod.annotations.get(key) == notes[key]:
+            source = parse.Source(parse.POD_ANNOTATIONS, f"annotation {key}", [notes.pop(key)])
+            _refuse(source, f"the pod wrote it; pods use {pod_annotations.PREFIX}", context)
+        elif is_applied:
+            del notes[key]
+    notes.pop(annotation_origin.CRIO, None)  # what is left is a grant
 
 
 def _take_annotation(

@@ -21,6 +21,8 @@ from gpuhook.nri.request_policy import RequestPolicy
 from gpuhook.nri.wire import protobuf_wire as wire
 from gpuhook.nri.wire.nri_messages import NriContainer, PodSandbox
 from gpuhook.nri.wire.protobuf_wire import Message
+from gpuhook.request import annotation_origin
+from gpuhook.request.policy import WON, privileged
 from tests.plans import chosen, this_context
 from tests.refusal import refused
 
@@ -80,6 +82,8 @@ class Asked:
         pod: dict[str, str] | None = None,
         annotations: dict[str, str] | None = None,
         devices: list[dict[str, Any]] | None = None,
+        hooks: dict[str, Any] | None = None,
+        capabilities: list[str] | None = None,
         namespace: str = "default",
         handler: str = "",
     ) -> None:
@@ -88,9 +92,10 @@ class Asked:
         container = NriContainer(Message(wire.encode_text(3, "main")))
         spec = {
             **container.spec,
-            "process": {"env": env},
+            "process": {"env": env, "capabilities": {"bounding": capabilities or []}},
             "annotations": annotations or {},
             "linux": {"devices": devices or []},
+            "hooks": hooks or {},
         }
         self.before = copy.deepcopy(spec)
         sandbox = pod_of(namespace, handler, pod or {})
@@ -98,6 +103,12 @@ class Asked:
         self.spec = spec
         self.env = spec["process"]["env"]
         sources = sources_logged(copy.deepcopy(spec), context)
+        self.extras = [
+            name
+            for one in context.node.extra_requests(spec, context.settings)
+            if one.result == WON
+            for name in one.names
+        ]
         self.names = [name for _, one in sources for name in one.names]
         self.where = "".join(one.where for _, one in sources)
         self.codes = [warning.code for warning in log.warnings]
@@ -235,13 +246,79 @@ def test_annotation_of_the_kubelet_applies(tmp_path: Path) -> None:
     assert asked.names == ["nvidia.com/gpu=1"]
 
 
+NODE = {"path": "/dev/nvidia1", "type": "c", "major": 195, "minor": 1}
+NOTE = {"cdi.k8s.io/plugin_1": "nvidia.com/gpu=1"}
+
+
 def test_names_that_the_runtime_has_applied_are_not_applied_twice(tmp_path: Path) -> None:
     """containerd with enable_cdi has put the devices into the container before NRI is called."""
-    node = {"path": "/dev/nvidia1", "type": "c", "major": 195, "minor": 1}
-    note = {"cdi.k8s.io/plugin_1": "nvidia.com/gpu=1"}
     pod = {f"{PREFIX}/pod": "nvidia.com/gpu=0"}
-    asked = Asked(tmp_path, [], annotations=note, devices=[node], pod=pod, settings=ANY)
+    hooks = {"createContainer": [{"path": "/usr/bin/gpuhook-hook", "args": ["gpuhook-hook"]}]}
+    asked = Asked(
+        tmp_path, [], annotations={**NOTE}, devices=[NODE], hooks=hooks, pod=pod, settings=ANY
+    )
     assert asked.names == []
+
+
+@pytest.mark.parametrize("capabilities", [[], ["CAP_SYS_ADMIN"]], ids=["plugin", "privileged"])
+def test_nodes_alone_are_not_the_device(capabilities: list[str], tmp_path: Path) -> None:
+    """A device plugin can pass nodes beside the names; a privileged container has all nodes."""
+    asked = Asked(tmp_path, [], annotations={**NOTE}, devices=[NODE], capabilities=capabilities)
+    assert asked.names == ["nvidia.com/gpu=1"]
+
+
+def test_privileged_container_may_be_requested_for_by_its_pod(tmp_path: Path) -> None:
+    """As the pods that manage the GPUs of a node are."""
+    pod = {f"{PREFIX}/pod": "nvidia.com/gpu=0"}
+    asked = Asked(
+        tmp_path, [], devices=[NODE], capabilities=["CAP_SYS_ADMIN"], pod=pod, settings=OWN
+    )
+    assert asked.names == ["nvidia.com/gpu=0"]
+
+
+CRIO = {annotation_origin.CRIO: json.dumps(NOTE)}
+
+
+@pytest.mark.parametrize("mark", [{}, CRIO], ids=["copied", "cri-o"])
+def test_annotation_that_the_runtime_copied_from_the_pod_is_refused(
+    mark: dict[str, str], tmp_path: Path
+) -> None:
+    """CRI-O copies all of them, containerd those of its pod_annotations."""
+    pod = {"cdi.k8s.io/mine": "nvidia.com/gpu=all"}
+    asked = Asked(tmp_path, [], annotations={**pod, **mark}, pod=pod, settings=ANY)
+    assert (asked.names, asked.codes) == ([], ["GH1007"])
+    both = Asked(tmp_path, [], annotations={**pod, **NOTE, **mark}, pod=pod)
+    assert both.names == ["nvidia.com/gpu=1"]
+
+
+def test_strict_settings_do_not_refuse_a_permitted_annotation(tmp_path: Path) -> None:
+    """Also where the runtime marks which annotations are the kubelet's."""
+    settings = {**OWN, "accept_annotations": "kubelet", "accept_env_when_unprivileged": False}
+    notes = {annotation_origin.CONTAINERD: "container", annotation_origin.CRIO: "{}"}
+    pod = {f"{PREFIX}/pod": "nvidia.com/gpu=0"}
+    asked = Asked(tmp_path, [], annotations=notes, pod=pod, settings=settings)
+    assert (asked.names, asked.codes) == (["nvidia.com/gpu=0"], [])
+
+
+@pytest.mark.parametrize("settings", [{}, {"accept_env_when_unprivileged": False}])
+@pytest.mark.parametrize(
+    "variable", ["NVIDIA_MIG_CONFIG_DEVICES=all", "NVIDIA_IMEX_CHANNELS=0", "NVIDIA_GDS=enabled"]
+)
+def test_assigned_gpu_brings_no_other_device(
+    variable: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """A pod or an image adds none, and has no privilege by its assignment."""
+    env = [f"{DEVICES}={UUID}", variable]
+    checkpoint(tmp_path, {DEVICES: UUID})
+    asked = Asked(tmp_path, env, settings=settings)
+    assert (asked.names, asked.extras, asked.codes) == ([UUID], [], ["GH1007"])
+    assert not privileged(asked.spec)
+    by_name = Asked(tmp_path, [variable], settings=settings, annotations={**NOTE})
+    assert (by_name.names, by_name.extras) == (["nvidia.com/gpu=1"], [])
+    name, _, value = variable.partition("=")
+    checkpoint(tmp_path, {DEVICES: UUID, name: value})
+    asked = Asked(tmp_path, env, settings=settings)
+    assert (asked.names, len(asked.extras), asked.codes) == ([UUID], 1, [])
 
 
 @pytest.mark.parametrize(
