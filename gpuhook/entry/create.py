@@ -249,6 +249,10 @@ class Create:
         creator = os.getppid()  # the launcher, which becomes the runtime
         process = {"pid": creator, "started": procfs.start_time(creator)}
         entry = self.ledger_entry(spec, edited, low_level, process)
+        known = ledger.entry_at(ledger.path_of(root, command.identity)) or {}
+        if edited.route == ENGINE and known.pop("expected", None):
+            # NRI's plugin has given the devices: its entry says which, and why.
+            entry = {**entry, **known, "bundle": entry["bundle"], "runtime": low_level}
         return ledger.enter(root, command.identity, entry)
 
     def ledger_entry(

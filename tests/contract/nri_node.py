@@ -114,16 +114,18 @@ def _started(
         text = text.replace("disable_apparmor = true", specs)
         config.write_text(text + NRI.format(place=at, more=more), encoding="utf-8")
 
-    runc: Path | str = "/usr/sbin/runc"
+    handlers = {"runc": "/usr/sbin/runc", "nvidia": str(node.launcher(place / "gpuhook-runtime"))}
     if cgroup == "v2":
-        runc = _without_controllers(place / "runc")
-    handlers = {"runc": runc, "nvidia": node.launcher(place / "gpuhook-runtime")}
+        handlers = {
+            name: str(_without_controllers(place / name, program))
+            for name, program in handlers.items()
+        }
     with cri(at, handlers, configure, programs / "usr/bin", "debian", cgroup) as made:
         yield NriNode(node, made, at, cgroup)
 
 
-def _without_controllers(path: Path) -> Path:
-    """Write a runc for a hierarchy v2 whose controllers belong to v1: the CRI limits the CPU."""
+def _without_controllers(path: Path, program: str) -> Path:
+    """Write a runtime for a hierarchy v2 whose controllers belong to v1: the CRI limits the CPU."""
     edit = (
         "import json, sys; path = sys.argv[1] + '/config.json'; spec = json.load(open(path));"
         " spec['linux']['resources'] = {'devices': spec['linux']['resources'].get('devices')};"
@@ -134,7 +136,7 @@ def _without_controllers(path: Path) -> Path:
 bundle=
 for word do [ "$last" != --bundle ] || bundle=$word; last=$word; done
 [ -z "$bundle" ] || {PYTHON} -c "{edit}" "$bundle" || exit 1
-exec runc "$@"
+exec {program} "$@"
 """,
         encoding="utf-8",
     )
