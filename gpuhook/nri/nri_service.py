@@ -115,7 +115,7 @@ class NriService:
         settings = self._injector.settings
         if not settings.is_current():
             with suppress(GpuhookError):  # late: so is the container if it may request devices
-                self._in_time(lambda _: settings.refresh(), began + seconds)
+                self._in_time(lambda _: settings.refresh(), began, began + seconds)
         raw = bytes(data)
         if self._support.mode == UNSUPPORTED or not any(mark in raw for mark in settings.marks):
             self._counters.create(nri_counters.UNCHANGED, time.monotonic() - began, is_read=False)
@@ -137,7 +137,9 @@ class NriService:
             facts = {**injection.names(pod, container)}
             decide, support = self._injector.decide, self._support
             decision = self._in_time(
-                lambda late: decide(pod, container, support, is_cdi=is_cdi, is_late=late), end
+                lambda late: decide(pod, container, support, is_cdi=is_cdi, is_late=late),
+                began,
+                end,
             )
         except Exception as error:
             is_text = isinstance(error, (WireError, UnicodeError))
@@ -150,13 +152,14 @@ class NriService:
         _log(outcome, began, **facts, **more, source=decision.source)
         return decision
 
-    def _in_time(self, call: Callable[[Callable[[], bool]], T], end: float) -> T:
+    def _in_time(self, call: Callable[[Callable[[], bool]], T], began: float, end: float) -> T:
         """Return what `call` returns, made in a thread; raises what it raises, GH2706 after `end`.
 
-        `call` gets a function that returns whether it is late. One call is made at a time.
+        `call` gets a function that returns whether it is late. One call is made at a time. The
+        container's time `began` earlier.
         """
         answers: SimpleQueue[tuple[T, None] | tuple[None, Exception]] = SimpleQueue()
-        late, began = Event(), time.monotonic()
+        late = Event()
 
         def work() -> None:
             if not self._busy.acquire(timeout=max(0.0, end - time.monotonic())):

@@ -379,6 +379,16 @@ def test_four_mebibytes(link: FakePlugin, node: Installation) -> None:
     assert nodes(link.create(pod(), asking("0")).adjust) >= {node.device(0)}
 
 
+def test_many_variables(link: FakePlugin, plugin: NriPlugin) -> None:
+    """A tenant's image cannot keep the plugin from others: the runtime would drop a slow one."""
+    many = asking("0")
+    many.env.extend(["A="] * 900_000)
+    with pytest.raises(StatusError, match="GH2708.*more than 65536"):
+        link.create(pod(), many)
+    assert nodes(link.create(pod(), asking("0")).adjust) != set()
+    assert len(plugin.lines("ready")) == 1
+
+
 def test_unknown_methods(link: FakePlugin) -> None:
     """Events that the plugin does not have end with code 12; it goes on."""
     for method in ("RunPodSandbox", "StateChange", "UpdateContainer", "PostCreateContainer"):

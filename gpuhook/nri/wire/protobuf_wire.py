@@ -16,6 +16,9 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _WIDTHS = {FIXED64: 8, FIXED32: 4}
 _MASK64 = (1 << 64) - 1
 _MAX_VARINT = 10  # bytes
+# In one message: reading more would take longer than a runtime waits. No program starts with as many
+# variables.
+MOST_FIELDS = 1 << 16
 _SMALL = [bytes((value,)) for value in range(0x80)]
 
 
@@ -72,9 +75,11 @@ class Message:
     __slots__ = ("_found",)
 
     def __init__(self, data: memoryview | bytes = b"") -> None:
-        """Read one level; raises WireError."""
+        """Read one level; raises WireError, also for more than MOST_FIELDS."""
         self._found: dict[int, list[int | memoryview]] = {}
-        for number, value in fields(memoryview(data)):
+        for count, (number, value) in enumerate(fields(memoryview(data))):
+            if count == MOST_FIELDS:
+                raise WireError(f"it has more than {MOST_FIELDS} fields")
             self._found.setdefault(number, []).append(value)
 
     def raw(self, number: int) -> memoryview:
