@@ -4,8 +4,8 @@
 NRI announces every container of the node, so a variable of an image must not request GPUs by
 itself. Accepted are:
 
-1. what the kubelet assigned: annotations of the container, mounts (request.acceptVolumeMounts), and
-   variables that a device plugin set, by the kubelet's checkpoint;
+1. what the kubelet assigned: annotations of the container, and the variables and mounts (with
+   request.acceptVolumeMounts) that a device plugin set, by the kubelet's checkpoint;
 2. variables of the image or the pod in a namespace of nri.namespaces or with a handler of
    nri.runtimeClasses, under the settings of request/policy.py;
 3. annotations of the pod, by policy/pod_annotations.py.
@@ -17,6 +17,7 @@ well: those are not the kubelet's.
 from __future__ import annotations
 
 import copy
+import os
 from dataclasses import dataclass, field
 
 from gpuhook.entry.plan_context import log_warnings
@@ -61,6 +62,8 @@ class RequestPolicy:
         """
         _restrict_annotations(spec, pod, context)
         requested, may_choose = _by_variables(spec, context), _may_choose(pod, context.settings)
+        if context.settings.accept_volume_mounts and not may_choose:
+            self._restrict_mounts(spec, pod, container, context)
         if requested and not may_choose:
             assigned = self._assigned(requested, pod, container, context)
             _restrict_variables(spec, requested, assigned, pod, context)
@@ -71,6 +74,25 @@ class RequestPolicy:
         if extras and not may_choose and _requests(spec, context):
             assigned = self._assigned([], pod, container, context)
             _restrict_extras(spec, extras, assigned, pod, context)
+
+    def _restrict_mounts(
+        self, spec: dict[str, Any], pod: PodSandbox, container: NriContainer, context: PlanContext
+    ) -> None:
+        """Leave out the mounts that request devices and that no device plugin set; raises GH2710.
+
+        A pod may mount /dev/null of the host there by a volume.
+        """
+        prefixes = [one.node.vocabulary.mount_prefix for one in context.every()]
+        starts = tuple(f"{prefix}/" for prefix in prefixes if prefix)
+        asked = {os.path.normpath(one["destination"]) for one in spec["mounts"]}
+        asked = {path for path in asked if path.startswith(starts)}
+        others = asked and asked - self.kubelet.mounts(pod.uid, container.name)
+        for path in sorted(others):
+            source = parse.Source(parse.MOUNTS, f"mount {path}", [os.path.basename(path)])
+            _refuse(source, _unlisted(pod), context)
+        spec["mounts"] = [
+            one for one in spec["mounts"] if os.path.normpath(one["destination"]) not in others
+        ]
 
     def _assigned(
         self, requested: Requests, pod: PodSandbox, container: NriContainer, context: PlanContext

@@ -29,7 +29,7 @@ _MAX_SIZE = 64 << 20
 
 @dataclass(slots=True)
 class KubeletGrants:
-    """The variables that device plugins set, read again when the kubelet has written the file.
+    """The variables and mounts of device plugins, read again when the kubelet has written the file.
 
     `directory` is the kubelet's directory of device plugins.
     """
@@ -41,7 +41,20 @@ class KubeletGrants:
     def variables(self, pod_uid: str, container: str) -> dict[str, str]:
         """Return the variables of a container's device plugins, {} without any.
 
-        A kubelet without a device plugin has no checkpoint. Raises GH2710 if it cannot be read.
+        Raises GH2710 if the checkpoint cannot be read.
+        """
+        found = self._found(pod_uid, container)
+        return {name: value for one in found for name, value in one.mapping(1).items()}
+
+    def mounts(self, pod_uid: str, container: str) -> set[str]:
+        """Return the paths in a container that its device plugins mount; raises GH2710."""
+        found = self._found(pod_uid, container)
+        return {os.path.normpath(mount.text(1)) for one in found for mount in one.messages(2)}
+
+    def _found(self, pod_uid: str, container: str) -> list[Message]:
+        """Return the ContainerAllocateResponses for a container.
+
+        A kubelet without a device plugin has no checkpoint; every kubelet makes its directory.
         """
         path = os.path.join(self.directory, NAME)
         try:
@@ -49,10 +62,10 @@ class KubeletGrants:
             if version != self._version:
                 self._answers, self._version = _answers(path), version
             found = self._answers.get((pod_uid, container), [])
-            return {name: value for one in found for name, value in _variables(one).items()}
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
+            return [Message(base64.b64decode(one, validate=True)) for one in found]
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and os.path.isdir(self.directory):
+                return []
             raise fault("GH2710", path=path, reason=error.strerror or str(error)) from error
         except (GpuhookError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise fault("GH2710", path=path, reason=f"{type(error).__name__}: {error}") from error
@@ -66,8 +79,3 @@ def _answers(path: str) -> dict[Holder, list[str]]:
         holder = (str(one["PodUID"]), str(one["ContainerName"]))
         found.setdefault(holder, []).append(one.get("AllocResp") or "")
     return found
-
-
-def _variables(answer: str) -> dict[str, str]:
-    """Return the variables of a ContainerAllocateResponse in base64; raises ValueError."""
-    return Message(base64.b64decode(answer, validate=True)).mapping(1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.device_plugin.api.deviceplugin_pb2 import ContainerAllocateResponse
+from gpuhook.device_plugin.api.deviceplugin_pb2 import ContainerAllocateResponse, Mount
 from gpuhook.entry.plan_context import sources_logged
 from gpuhook.errors import GpuhookError
 from gpuhook.node.kept_log import KeptLog
@@ -33,7 +33,13 @@ OWN = {"nri_namespaces": ["default"]}
 FAILS = {"on_refusal": "fail"}
 
 
-def checkpoint(place: Path, *answers: dict[str, str], name: str = "main", uid: str = "uid") -> None:
+def checkpoint(
+    place: Path,
+    *answers: dict[str, str],
+    name: str = "main",
+    uid: str = "uid",
+    mounts: tuple[str, ...] = (),
+) -> None:
     """Write the kubelet's checkpoint with an answer for each resource of a container."""
     entries = [
         {
@@ -42,7 +48,10 @@ def checkpoint(place: Path, *answers: dict[str, str], name: str = "main", uid: s
             "ResourceName": f"nvidia.com/gpu-{index}",
             "DeviceIDs": {"0": [UUID]},
             "AllocResp": base64.b64encode(
-                ContainerAllocateResponse(envs=envs).SerializeToString()
+                ContainerAllocateResponse(
+                    envs=envs,
+                    mounts=[Mount(container_path=path, host_path="/dev/null") for path in mounts],
+                ).SerializeToString()
             ).decode(),
         }
         for index, envs in enumerate(answers)
@@ -84,6 +93,7 @@ class Asked:
         devices: list[dict[str, Any]] | None = None,
         hooks: dict[str, Any] | None = None,
         capabilities: list[str] | None = None,
+        mounts: tuple[str, ...] = (),
         namespace: str = "default",
         handler: str = "",
     ) -> None:
@@ -96,6 +106,7 @@ class Asked:
             "annotations": annotations or {},
             "linux": {"devices": devices or []},
             "hooks": hooks or {},
+            "mounts": [{"destination": path, "source": "/dev/null"} for path in mounts],
         }
         self.before = copy.deepcopy(spec)
         sandbox = pod_of(namespace, handler, pod or {})
@@ -161,7 +172,7 @@ def test_variable_of_a_pod_cannot_widen_the_assignment(tenant: str, tmp_path: Pa
 
 @pytest.mark.parametrize("other", [{"name": "side"}, {"uid": "older"}])
 def test_assignment_of_another_container_does_not_apply(
-    other: dict[str, str], tmp_path: Path
+    other: dict[str, Any], tmp_path: Path
 ) -> None:
     checkpoint(tmp_path, {DEVICES: UUID}, **other)
     asked = Asked(tmp_path, [f"{DEVICES}={UUID}"])
@@ -244,6 +255,29 @@ def test_legacy_image_requests_no_gpu_by_itself(tmp_path: Path) -> None:
 def test_annotation_of_the_kubelet_applies(tmp_path: Path) -> None:
     asked = Asked(tmp_path, [], annotations={"cdi.k8s.io/plugin_1": "nvidia.com/gpu=1"})
     assert asked.names == ["nvidia.com/gpu=1"]
+
+
+MOUNTS = {"accept_volume_mounts": True}
+BELOW = "/var/run/nvidia-container-devices"
+
+
+def test_mount_of_a_volume_is_refused(tmp_path: Path) -> None:
+    """A pod may mount /dev/null of the host there: only mounts of a device plugin count."""
+    own, others = f"{BELOW}/{UUID}", (f"{BELOW}/../nvidia-container-devices/all", f"{BELOW}/all/")
+    for mounts in ((other,) for other in others):
+        assert Asked(tmp_path, [], mounts=mounts, settings=MOUNTS).names == []
+    checkpoint(tmp_path, {"MPS": "1"}, mounts=(own,))
+    asked = Asked(tmp_path, [], mounts=(own, *others), settings=MOUNTS)
+    assert (asked.names, asked.codes) == ([UUID], ["GH1007"])
+    listed = Asked(tmp_path, [], mounts=others, settings={**MOUNTS, **OWN})
+    assert listed.names == ["all"]
+
+
+def test_unknown_directory_of_the_kubelet(tmp_path: Path) -> None:
+    """Every kubelet has it: another path than the kubelet's must not cost pods their GPUs."""
+    with refused("GH2710"):
+        Asked(tmp_path / "none", [f"{DEVICES}={UUID}"])
+    assert Asked(tmp_path / "none", [f"{DEVICES}=all"]).codes == ["GH2710", "GH1007"]
 
 
 NODE = {"path": "/dev/nvidia1", "type": "c", "major": 195, "minor": 1}
