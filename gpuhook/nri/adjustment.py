@@ -51,6 +51,9 @@ class Adjustment:
         self.left_out = [
             place[-1] for place in _NOT_IN_NRI if _at(after, place) != _at(before, place)
         ]
+        rules = _added(before, after, "linux", "resources", "devices")
+        if not _numbers(rules) <= _numbers(fastjson.array(after, "linux", "devices")):
+            self.left_out.append("resources.devices")  # of a node that is bound
 
     def by_cdi(self, devices: Sequence[str], edits: ContainerEdits) -> None:
         """Leave `edits` to the runtime, which applies the specs of `devices`.
@@ -107,6 +110,10 @@ def _at(spec: dict[str, Any], place: Sequence[str]) -> Any:
 def _added(before: dict[str, Any], after: dict[str, Any], *place: str) -> list[Any]:
     held = fastjson.array(before, *place)
     return [one for one in fastjson.array(after, *place) if one not in held]
+
+
+def _numbers(devices: Iterable[dict[str, Any]]) -> set[tuple[Any, Any]]:
+    return {(one.get("major"), one.get("minor")) for one in devices}
 
 
 def _changed_variables(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

@@ -383,10 +383,21 @@ def test_many_variables(link: FakePlugin, plugin: NriPlugin) -> None:
     """A tenant's image cannot keep the plugin from others: the runtime would drop a slow one."""
     many = asking("0")
     many.env.extend(["A="] * 900_000)
-    with pytest.raises(StatusError, match="GH2708.*more than 65536"):
+    with pytest.raises(StatusError, match=r"GH2708.*more than 65536"):
         link.create(pod(), many)
     assert nodes(link.create(pod(), asking("0")).adjust) != set()
     assert len(plugin.lines("ready")) == 1
+
+
+def test_rule_without_a_node(link: FakePlugin, plugin: NriPlugin) -> None:
+    """In a user namespace, the nodes of another directory are bound: NRI has no rule for them."""
+    one = asking("2")
+    one.linux.namespaces.add(type="user")
+    adjust = link.create(pod(), one).adjust
+    assert nodes(adjust) == set()
+    assert {mount.destination for mount in adjust.mounts}.issuperset(CONTROL)
+    (warning,) = [line for line in plugin.lines() if line.get("code") == "GH2705"]
+    assert "resources.devices" in warning["event"]
 
 
 def test_unknown_methods(link: FakePlugin) -> None:

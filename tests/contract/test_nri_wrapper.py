@@ -21,15 +21,18 @@ def test_the_plugin_wins(suite: str, node8: Installation, tmp_path: Path) -> Non
     """The container has its devices, hooks and limit once, and one entry, that of the plugin."""
     limit = MemoryLimit(str(node8.gpu(2).uuid), 4096 * MIB, 1024 * MIB, is_asked=False)
     mount = AllocatedMount(mount_path(Vocabulary.memory_prefix, limit), "/dev/null")
-    with nri_node(node8, tmp_path, suite, cgroup="v2") as made, made.plugin():
-        with made.cri.pod("limited", "nvidia") as pod:
-            given = made.assign(pod, limit.device)
-            sleeping = made.sleeping(pod, Allocation(given.envs, (mount,)))
-            task = made.place / "state/io.containerd.runtime.v2.task/k8s.io" / sleeping.id
-            spec = json.loads((task / "config.json").read_text(encoding="utf-8"))
-            (holder,) = [one for one in made.node.holders() if one["id"] == sleeping.id]
-            limits = enforced_limits(made.node, holder["pid"])
-            assert len(made.node.entries()) == 1
+    with (
+        nri_node(node8, tmp_path, suite, cgroup="v2") as made,
+        made.plugin(),
+        made.cri.pod("limited", "nvidia") as pod,
+    ):
+        given = made.assign(pod, limit.device)
+        sleeping = made.sleeping(pod, Allocation(given.envs, (mount,)))
+        task = made.place / "state/io.containerd.runtime.v2.task/k8s.io" / sleeping.id
+        spec = json.loads((task / "config.json").read_text(encoding="utf-8"))
+        (holder,) = [one for one in made.node.holders() if one["id"] == sleeping.id]
+        limits = enforced_limits(made.node, holder["pid"])
+        assert len(made.node.entries()) == 1
     assert limits == {limit.device: (4096, 1024)}
     assert {stage: len(found) for stage, found in spec["hooks"].items()} == {
         "createRuntime": 1,

@@ -16,8 +16,8 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _WIDTHS = {FIXED64: 8, FIXED32: 4}
 _MASK64 = (1 << 64) - 1
 _MAX_VARINT = 10  # bytes
-# In one message: reading more would take longer than a runtime waits. No program starts with as many
-# variables.
+# In one message: reading more would take longer than a runtime waits. Few programs would start with
+# as many variables.
 MOST_FIELDS = 1 << 16
 _SMALL = [bytes((value,)) for value in range(0x80)]
 
