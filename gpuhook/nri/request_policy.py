@@ -4,8 +4,8 @@
 NRI announces every container of the node, so a variable of an image must not request GPUs by
 itself. Accepted are:
 
-1. what the kubelet assigned: annotations of the container, and the variables and mounts (with
-   request.acceptVolumeMounts) that a device plugin set, by the kubelet's checkpoint;
+1. what the kubelet assigned: annotations of the container, and the variables, mounts (with
+   request.acceptVolumeMounts) and CDI names of a device plugin, by the kubelet's checkpoint;
 2. variables of the image or the pod in a namespace of nri.namespaces or with a handler of
    nri.runtimeClasses, under the settings of request/policy.py;
 3. annotations of the pod, by policy/pod_annotations.py.
@@ -68,12 +68,27 @@ class RequestPolicy:
             assigned = self._assigned(requested, pod, container, context)
             _restrict_variables(spec, requested, assigned, pod, context)
         if not _has_devices(spec, context) and not _requests(spec, context):
+            self._take_cdi_devices(spec, pod, container, context)
+        if not _has_devices(spec, context) and not _requests(spec, context):
             _take_annotation(spec, pod, container, context)
         extras = {name for one in context.every() for name in one.node.vocabulary.extras}
         extras.intersection_update(parse.environment(spec))
         if extras and not may_choose and _requests(spec, context):
             assigned = self._assigned([], pod, container, context)
             _restrict_extras(spec, extras, assigned, pod, context)
+
+    def _take_cdi_devices(
+        self, spec: dict[str, Any], pod: PodSandbox, container: NriContainer, context: PlanContext
+    ) -> None:
+        """Make an annotation of the CDI names of device plugins that the runtime has dropped."""
+        prefixes = context.settings.annotation_prefixes
+        try:
+            found = self.kubelet.cdi_devices(pod.uid, container.name)
+        except GpuhookError:
+            return  # nothing names a device
+        names = [name for name in found if pod_annotations.is_gpu(name)]
+        if names and prefixes and not _is_applied(spec, context):
+            spec["annotations"][f"{prefixes[0]}kubelet"] = ",".join(names)
 
     def _restrict_mounts(
         self, spec: dict[str, Any], pod: PodSandbox, container: NriContainer, context: PlanContext
@@ -185,20 +200,24 @@ def _has_nodes(spec: dict[str, Any], context: PlanContext) -> bool:
     return any(one.node.has_nodes(spec) for one in context.every())
 
 
-def _restrict_annotations(spec: dict[str, Any], pod: PodSandbox, context: PlanContext) -> None:
-    """Keep the kubelet's annotations, unless the runtime has applied their CDI names itself.
+def _is_applied(spec: dict[str, Any], context: PlanContext) -> bool:
+    """Return whether the runtime has applied CDI names of GPUs.
 
     Nodes alone do not prove that: a device plugin may pass them beside the names.
     """
+    return bool(spec.get("hooks")) and _has_nodes(spec, context)
+
+
+def _restrict_annotations(spec: dict[str, Any], pod: PodSandbox, context: PlanContext) -> None:
+    """Keep the kubelet's annotations, unless the runtime has applied their CDI names itself."""
     notes, starts = spec["annotations"], tuple(context.settings.annotation_prefixes)
     keys = [key for key in notes if key.startswith(starts)]
     origins = annotation_origin.origins(notes, keys)
-    is_applied = bool(spec.get("hooks")) and _has_nodes(spec, context)
     for key in keys:
         if origins[key] == annotation_origin.BY_POD or pod.annotations.get(key) == notes[key]:
             source = parse.Source(parse.POD_ANNOTATIONS, f"annotation {key}", [notes.pop(key)])
             _refuse(source, f"the pod wrote it; pods use {pod_annotations.PREFIX}", context)
-        elif is_applied:
+        elif _is_applied(spec, context):
             del notes[key]
     notes.pop(annotation_origin.CRIO, None)  # what is left is a grant
 

@@ -25,6 +25,7 @@ from tests.contract.installation import ALL_CONTROL, CONTROL, KIND, Installation
 from tests.contract.nri_node import MODES, SUITES, NriNode, nri_node
 from tests.contract.test_integrations import CACHE, LINKS, LOOKED_UP, assert_cached, assert_found
 from tests.contract.views import View, questions
+from tests.nri import kubelet_checkpoint
 from tests.nri.nri_plugin import NriPlugin
 
 DEVICES = "NVIDIA_VISIBLE_DEVICES"
@@ -137,6 +138,16 @@ def test_annotation_of_the_kubelet(node: NriNode) -> None:
     note = {"cdi.k8s.io/plugin_1": f"{KIND}={uuid(node, 6)}"}
     with node.cri.pod("kubelet", "runc") as pod:
         view = node.cri.view(pod, Allocation(annotations=note))
+    assert gpus(view) == {node.node.device(6)}
+
+
+def test_cdi_names_of_the_device_plugin(node: NriNode) -> None:
+    """The plugin's strategy cdi-cri: containerd 1.7 drops the names, 2.1 applies them itself."""
+    names, void = (f"{KIND}={uuid(node, 6)}",), {DEVICES: "void"}
+    with node.cri.pod("kubelet", "runc") as pod:
+        uid = pod.config.metadata.uid
+        kubelet_checkpoint.write(node.place, uid, "main", void, cdi_devices=names)
+        view = node.cri.view(pod, Allocation(envs=void, cdi_devices=names))
     assert gpus(view) == {node.node.device(6)}
 
 

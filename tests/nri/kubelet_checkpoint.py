@@ -7,12 +7,18 @@ import base64
 import json
 from pathlib import Path
 
-from gpuhook.device_plugin.api.deviceplugin_pb2 import ContainerAllocateResponse
+from gpuhook.device_plugin.api.deviceplugin_pb2 import CDIDevice, ContainerAllocateResponse
 
 NAME = "kubelet_internal_checkpoint"
 
 
-def write(directory: Path, uid: str, container: str, *answers: dict[str, str]) -> None:
+def write(
+    directory: Path,
+    uid: str,
+    container: str,
+    *answers: dict[str, str],
+    cdi_devices: tuple[str, ...] = (),
+) -> None:
     """Write the record of one container, with the variables of an answer for each resource."""
     entries = [
         {
@@ -21,7 +27,9 @@ def write(directory: Path, uid: str, container: str, *answers: dict[str, str]) -
             "ResourceName": f"nvidia.com/gpu-{index}",
             "DeviceIDs": {"0": ["GPU-1"]},
             "AllocResp": base64.b64encode(
-                ContainerAllocateResponse(envs=envs).SerializeToString()
+                ContainerAllocateResponse(
+                    envs=envs, cdi_devices=[CDIDevice(name=name) for name in cdi_devices]
+                ).SerializeToString()
             ).decode(),
         }
         for index, envs in enumerate(answers)

@@ -29,7 +29,7 @@ _MAX_SIZE = 64 << 20
 
 @dataclass(slots=True)
 class KubeletGrants:
-    """The variables and mounts of device plugins, read again when the kubelet has written the file.
+    """The answers of device plugins, read again when the kubelet has written the file.
 
     `directory` is the kubelet's directory of device plugins.
     """
@@ -50,6 +50,11 @@ class KubeletGrants:
         """Return the paths in a container that its device plugins mount; raises GH2710."""
         found = self._found(pod_uid, container)
         return {os.path.normpath(mount.text(1)) for one in found for mount in one.messages(2)}
+
+    def cdi_devices(self, pod_uid: str, container: str) -> list[str]:
+        """Return the CDI names that its device plugins gave a container; raises GH2710."""
+        found = self._found(pod_uid, container)
+        return [name.text(1) for one in found for name in one.messages(5)]
 
     def _found(self, pod_uid: str, container: str) -> list[Message]:
         """Return the ContainerAllocateResponses for a container.

@@ -69,7 +69,7 @@ def objection(source: parse.Source, namespace: str, settings: Settings) -> str:
         kind = name.partition("=")[0]
         if listed and not {name, kind}.intersection(listed):
             return f"{name} is not in nri.devices"
-        if not listed and not _is_of_gpus(kind):
+        if not listed and not is_gpu(name):
             return f"{name} is not a GPU of a known vendor, and not in nri.devices"
     return ""
 
@@ -79,5 +79,6 @@ def is_listed(name: str, allowed: list[str]) -> bool:
     return ANYONE in allowed or name in allowed
 
 
-def _is_of_gpus(kind: str) -> bool:
-    return kind.partition("/")[0] in {vendor.domain for vendor in vendors()}
+def is_gpu(name: str) -> bool:
+    """Return whether a CDI name is that of a known vendor's device."""
+    return name.partition("/")[0] in {vendor.domain for vendor in vendors()}

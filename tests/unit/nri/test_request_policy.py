@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.device_plugin.api.deviceplugin_pb2 import ContainerAllocateResponse, Mount
+from gpuhook.device_plugin.api.deviceplugin_pb2 import CDIDevice, ContainerAllocateResponse, Mount
 from gpuhook.entry.plan_context import sources_logged
 from gpuhook.errors import GpuhookError
 from gpuhook.node.kept_log import KeptLog
@@ -39,6 +39,7 @@ def checkpoint(
     name: str = "main",
     uid: str = "uid",
     mounts: tuple[str, ...] = (),
+    cdi_devices: tuple[str, ...] = (),
 ) -> None:
     """Write the kubelet's checkpoint with an answer for each resource of a container."""
     entries = [
@@ -50,6 +51,7 @@ def checkpoint(
             "AllocResp": base64.b64encode(
                 ContainerAllocateResponse(
                     envs=envs,
+                    cdi_devices=[CDIDevice(name=one) for one in cdi_devices],
                     mounts=[Mount(container_path=path, host_path="/dev/null") for path in mounts],
                 ).SerializeToString()
             ).decode(),
@@ -308,6 +310,27 @@ def test_privileged_container_may_be_requested_for_by_its_pod(tmp_path: Path) ->
         tmp_path, [], devices=[NODE], capabilities=["CAP_SYS_ADMIN"], pod=pod, settings=OWN
     )
     assert asked.names == ["nvidia.com/gpu=0"]
+
+
+@pytest.mark.parametrize(
+    ("hooks", "names"),
+    [({}, ["nvidia.com/gpu=1"]), ({"createContainer": [{"path": "/hook", "args": []}]}, [])],
+    ids=["dropped", "applied"],
+)
+def test_cdi_names_of_the_device_plugin(
+    hooks: dict[str, Any], names: list[str], tmp_path: Path
+) -> None:
+    """containerd 1.7 drops them unless enable_cdi is set; a pod names no more of them."""
+    void = {DEVICES: "void"}
+    checkpoint(tmp_path, void, cdi_devices=("nvidia.com/gpu=1", "example.com/nic=0"))
+    devices = [NODE] if hooks else []
+    pod = {f"{PREFIX}/pod": "nvidia.com/gpu=0"}
+    for env in ([f"{DEVICES}=void"], [f"{DEVICES}=all"]):
+        asked = Asked(tmp_path, env, hooks=hooks, devices=devices, pod=pod, settings={})
+        assert asked.names == names
+    damaged = tmp_path / NAME
+    damaged.write_text("{")
+    assert Asked(tmp_path, [f"{DEVICES}=void"]).names == []
 
 
 CRIO = {annotation_origin.CRIO: json.dumps(NOTE)}
