@@ -276,7 +276,7 @@ def test_mount_of_a_volume_is_refused(tmp_path: Path) -> None:
 
 
 def test_unknown_directory_of_the_kubelet(tmp_path: Path) -> None:
-    """Every kubelet has it: another path than the kubelet's must not cost pods their GPUs."""
+    """Every kubelet has one: a wrong path must not cost pods their GPUs."""
     with refused("GH2710"):
         Asked(tmp_path / "none", [f"{DEVICES}={UUID}"])
     assert Asked(tmp_path / "none", [f"{DEVICES}=all"]).codes == ["GH2710", "GH1007"]
