@@ -46,9 +46,9 @@ def node(node8: Installation, tmp_path: Path) -> Installation:
 
 
 @pytest.fixture
-def plugin(node: Installation, runtime: FakeRuntime) -> Iterator[NriPlugin]:
-    """Yield a plugin that connects to it."""
-    with nri_plugin(node, runtime.path) as made:
+def plugin(node: Installation, runtime: FakeRuntime, tmp_path: Path) -> Iterator[NriPlugin]:
+    """Yield a plugin that connects to it, on a node whose kubelet has assigned nothing."""
+    with nri_plugin(node, runtime.path, "--plugin-directory", str(tmp_path)) as made:
         yield made
 
 
