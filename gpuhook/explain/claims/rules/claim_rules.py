@@ -31,6 +31,7 @@ DRIVER = "DRA driver"
 _ATTRIBUTE = re.compile(r"""device\.attributes\[\s*['"]([^'"]+)['"]\s*\]\s*\.\??\s*(\w+)""")
 _DRIVER_NAME = re.compile(r"""device\.driver\s*==\s*['"]([^'"]+)['"]""")
 _STANDARD = "resource.kubernetes.io"
+_RESOURCE = "resource"  # of the configuration; node_pool adds it to the attributes of each vendor
 _NEARLY = 0.85  # gpu.nvidia.co is a typing error, gpu.example.com is another driver
 
 
@@ -117,7 +118,7 @@ def known_attributes(domain: str) -> tuple[str, ...]:
     if domain == _STANDARD:
         return ("pcieRoot", "pciBusID", "numaNode")
     found = [vendor.dra_attributes for vendor in vendors() if vendor.dra_driver == domain]
-    return found[0] if found else ()
+    return (*found[0], _RESOURCE) if found else ()
 
 
 def _similar(kind: str, name: str, known: Sequence[str], where: str) -> Iterator[Objection]:
