@@ -1108,10 +1108,10 @@ claim {claim} is not prepared: the node is being drained of the driver {driver}
 start the driver again, or delete the pod
 GH2700 HostError
 there is no NRI socket at {path}
-enable NRI in the runtime, or name its socket with --socket
+enable NRI (gpuhook configure containerd --route nri), or name the socket with --socket
 GH2701 HostError
 cannot connect to the NRI socket {path}: {reason}
-run this command as root on the node of the runtime
+run this command as root on the node, and name the runtime's socket with --socket
 GH2702 RefusedError
 another gpuhook nri runs for the socket {path}: it has the lock {lock}
 stop the other instance first
