@@ -86,7 +86,9 @@ def _of_driver(document: object, value: Value) -> Iterator[Objection]:
         path = [int(p) if p.isdecimal() else p for p in re.findall(r"[^.\[\]]+", one.path)]
         where = claim_schema.place(value, path).where
         said = f"FailedPrepareDynamicResources: {one}"
-        yield Objection("parameters", DRIVER, REFUSED, said, one.hint or "a valid value", where)
+        wanted = one.message.partition("must be ")[2].partition(", found ")[0]
+        instead = one.hint or wanted or "a valid value"
+        yield Objection("parameters", DRIVER, REFUSED, said, instead, where)
 
 
 def _of_expression(selector: Value, verdict: SelectorVerdict) -> Iterator[Objection]:
