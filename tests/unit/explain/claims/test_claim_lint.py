@@ -143,6 +143,7 @@ def test_parameters_of_the_driver_are_checked_with_their_line() -> None:
     ((title, one),) = report.objections
     assert (title, one.by, one.result) == ("ResourceClaim/c", "DRA driver", REFUSED)
     assert "spec.devices.config[0].opaque.parameters.timeSlice" in one.said
+    assert one.instead == "one of default, short, medium, long"
     assert one.where == "claim.yaml:14"
 
 
