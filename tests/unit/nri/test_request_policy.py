@@ -17,7 +17,7 @@ from gpuhook.errors import GpuhookError
 from gpuhook.node.kept_log import KeptLog
 from gpuhook.nri.policy.kubelet_grants import NAME, KubeletGrants
 from gpuhook.nri.policy.pod_annotations import PREFIX
-from gpuhook.nri.request_policy import RequestPolicy
+from gpuhook.nri.policy.request_policy import RequestPolicy
 from gpuhook.nri.wire import protobuf_wire as wire
 from gpuhook.nri.wire.nri_messages import NriContainer, PodSandbox
 from gpuhook.nri.wire.protobuf_wire import Message
