@@ -105,7 +105,7 @@ async def release(
         await asyncio.gather(*(one.end() for one in served))
 
 
-def delete_slices(driver: str, node: str, access: ApiAccess | None) -> int | None:
+def delete_slices(driver: str, node: str | None, access: ApiAccess | None) -> int | None:
     """Delete a driver's slices of this node, and return their number.
 
     None if the API server or the name of the node is unknown. Raises the faults of ApiServer.
