@@ -123,7 +123,7 @@ def _kept(root: str, drivers: Iterable[LocalDriver]) -> str:
     names = {one.name for one in drivers}
     claims = kubelet_claims.kubelet_claims(root)
     kept = (one for one in claims if not one.drivers.isdisjoint(names))
-    return ", ".join(f"claim {one.namespace}/{one.name}" for one in kept)
+    return ", ".join(f"claim {one}" for one in kept)
 
 
 def _sockets(root: str, driver: LocalDriver) -> DriverSockets:

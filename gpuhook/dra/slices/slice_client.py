@@ -12,8 +12,9 @@ from gpuhook.device_plugin.api_server.client import (
     is_forbidden,
     is_missing,
 )
+from gpuhook.dra.api.resource_api import GROUP
 from gpuhook.dra.slices import server_features, slice_document
-from gpuhook.dra.slices.server_features import COUNTERS, GROUP, ServerFeatures
+from gpuhook.dra.slices.server_features import COUNTERS, ServerFeatures
 from gpuhook.dra.slices.slice_plan import StoredSlice
 from gpuhook.errors import GpuhookError, fault
 
