@@ -14,15 +14,7 @@ _MAX_LINE = 4096
 
 @click.command(cls=command_sections.SectionedCommand)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option(
-    "--class-file",
-    "class_files",
-    metavar="FILE",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
-    help="DeviceClasses of the cluster, as `kubectl get deviceclasses -o yaml` prints them; "
-    "repeatable.",
-)
+@parameters.class_files
 @parameters.output("text", "json", "yaml")
 @click.pass_context
 def lint(

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 
 from gpuhook.dra.claims.settings import opaque_parameters
+from gpuhook.dra.pool.pool_device import RESOURCE
 from gpuhook.explain.claims.cel import cel_selectors
 from gpuhook.explain.claims.claim_manifests import claim_spec, default_classes, name_of
 from gpuhook.explain.claims.claim_objects import CLASS
@@ -117,7 +118,7 @@ def known_attributes(domain: str) -> tuple[str, ...]:
     if domain == _STANDARD:
         return ("pcieRoot", "pciBusID", "numaNode")
     found = [vendor.dra_attributes for vendor in vendors() if vendor.dra_driver == domain]
-    return found[0] if found else ()
+    return (*found[0], RESOURCE) if found else ()
 
 
 def _similar(kind: str, name: str, known: Sequence[str], where: str) -> Iterator[Objection]:
