@@ -131,7 +131,7 @@ def _is_every_device(rule: dict[str, Any]) -> bool:
 
 
 class RuntimeFacts:
-    """What the runtime tells a plugin about itself. Times are in seconds, 0 if unknown."""
+    """What the runtime reports about itself. Times are in seconds, 0 if unknown."""
 
     __slots__ = ("request_timeout", "runtime", "text", "version")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The objections to claims, templates and device classes: of the API server, of the driver, others.
 
-`by` is who refuses an object. What the API server accepts and does not work is an objection, too:
-it does not check parameters of drivers, names of classes, drivers and attributes.
+`by` is the component that refuses an object. What the API server accepts and cannot work is also
+an objection: the server checks no parameters of drivers, and no names of classes and attributes.
 """
 
 from __future__ import annotations
