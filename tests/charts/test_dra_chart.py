@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuhook.dra.dra_options import OPTIONS
+from gpuhook.cli.dra.dra_run import OPTIONS
 from gpuhook.vendors.catalogue import vendors
 from tests.charts.rendering import ROOT, container, one, pod, refused, rendered, variables
 from tests.charts.values import DRA, SETS, TIME_SLICES
