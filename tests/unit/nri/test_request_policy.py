@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from gpuhook.device_plugin.api.deviceplugin_pb2 import ContainerAllocateResponse
+from gpuhook.device_plugin.kubelet.device_checkpoint import NAME
 from gpuhook.entry.plan_context import sources_logged
 from gpuhook.errors import GpuhookError
 from gpuhook.node.kept_log import KeptLog
-from gpuhook.nri.policy.kubelet_grants import NAME, KubeletGrants
+from gpuhook.nri.policy.kubelet_grants import KubeletGrants
 from gpuhook.nri.policy.pod_annotations import PREFIX
 from gpuhook.nri.policy.request_policy import RequestPolicy
 from gpuhook.nri.wire import protobuf_wire as wire
