@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 
 from gpuhook.device_plugin.active_config import load
 from gpuhook.device_plugin.api_server.api_clients import ApiClients
@@ -31,7 +30,7 @@ def run(launch: Launch) -> int:
 async def _serve(launch: Launch) -> None:
     log = logger()
     triggers = Triggers()
-    _handle_signals(triggers)
+    triggers.handle_signals()
     clients = ApiClients(launch, log)
     await clients.start(lambda: triggers.pull(Reason.CONFIGURATION))
     try:
@@ -43,12 +42,3 @@ async def _serve(launch: Launch) -> None:
             await plugin.end()
     finally:
         await clients.end()
-
-
-def _handle_signals(triggers: Triggers) -> None:
-    """Set handlers before anything else: PID 1 of a container ignores signals without one."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-        loop.add_signal_handler(number, triggers.pull, Reason.STOP)
-    reload = (Reason.RELOAD, Reason.CONFIGURATION, Reason.NODE)
-    loop.add_signal_handler(signal.SIGHUP, triggers.pull, *reload)

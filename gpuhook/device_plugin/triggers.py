@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from enum import Enum
 
 _SETTLE = 0.1  # seconds; events that arrive together cause one turn
@@ -37,6 +38,14 @@ class Triggers:
         self._event.set()
         if _URGENT & self._pulled:
             self._is_urgent.set()
+
+    def handle_signals(self) -> None:
+        """Let signals request turns: PID 1 of a container ignores signals without a handler."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+            loop.add_signal_handler(number, self.pull, Reason.STOP)
+        reload = (Reason.RELOAD, Reason.CONFIGURATION, Reason.NODE)
+        loop.add_signal_handler(signal.SIGHUP, self.pull, *reload)
 
     async def next(self) -> frozenset[Reason]:
         """Wait for a reason and return all pending ones, with those of the next 0.1 seconds.

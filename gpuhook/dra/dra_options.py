@@ -18,20 +18,10 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from gpuhook.device_plugin.config.overrides import OptionValues
 
-_OF_PLUGIN = (
-    "config-file", "config-dir", "config-name-file", "default-config", "fallback-strategies",
-    "strict-config", "node-name", "node-label", "mig-strategy", "exclude-devices",
-    "device-discovery-strategy", "nvidia-driver-root", "nvidia-dev-root", "nvidia-cdi-hook-path",
-    "container-driver-root", "cdi-directory", "memory-reserve", "mps-root", "metrics-address",
-    "health-critical-xids", "health-ignored-xids", "health-enabled-xids", "health-ask-driver",
-    "health-poll-interval", "health-taint-effect", "pod-resources-socket", "process-name",
-    "inventory", "node-driver-root", "node-dev-root", "host-root", "nvml-library",
-    "library-search-path",
-)  # fmt: skip
 _POD_UID = re.compile(r"[0-9A-Za-z-]{0,64}")
 
 
@@ -64,14 +54,13 @@ _OWN = tuple(
     key.option for key in keys_of(DraLaunch, variables="GPUHOOK_") if key.option is not None
 )
 _NODE = "The name of this node in the cluster, which is also that of its pools. Required."
-OPTIONS = (
-    *(
-        replace(one, about=_NODE) if one.name == "node-name" else one
-        for one in plugin_options.OPTIONS
-        if one.name in _OF_PLUGIN
-    ),
-    *_OWN,
-)
+
+
+def options(names: Collection[str]) -> tuple[Option, ...]:
+    """Return the options of the device plugin with these names, and those of a driver only."""
+    chosen = [one for one in plugin_options.OPTIONS if one.name in names]
+    named = (replace(one, about=_NODE) if one.name == "node-name" else one for one in chosen)
+    return (*named, *_OWN)
 
 
 def dra_launch(given: OptionValues, environ: Mapping[str, str]) -> DraLaunch:

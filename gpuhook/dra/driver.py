@@ -72,9 +72,23 @@ class NodeDriver:
         self._checkpoint = ClaimCheckpoint(self.paths.directory, boot)
         self._specs = ClaimSpecs(plugin.cdi_directory, name, boot)
         self._reader = ClaimReader(server, name, plugin.node_name)
-        holders = PluginHolders(launch.kubelet_root, plugin.pod_resources_socket)
-        self.claims = Preparation(
-            name,
+        self.claims = self._preparation(launch, current, services)
+        self._trouble = ""
+        self._mark: recovery.RunningMark | None = None
+        self._publisher = SlicePublisher(server, name, plugin.node_name, logger())
+        self._publishing: asyncio.Task[None] | None = None
+        versions = [*map(dra_services.supported, dra_services.VERSIONS), *health.names]
+        self._registration = RegistrationService(name, self.paths.service, versions, counters)
+        others = (health, StatusService(self._state))
+        claims = ClaimService(name, ClaimCalls(self.claims), counters, others)
+        self._sockets = DriverSockets(self.paths, claims, self._registration)
+
+    def _preparation(
+        self, launch: DraLaunch, current: Callable[[], DriverState], services: NodeServices
+    ) -> Preparation:
+        holders = PluginHolders(launch.kubelet_root, launch.plugin.pod_resources_socket)
+        return Preparation(
+            self.name,
             self._reader,
             self._checkpoint,
             self._specs,
@@ -82,18 +96,6 @@ class NodeDriver:
             require_free=holders.require_free,
             modes=services.modes,
             status=services.status,
-        )
-        self._trouble = ""
-        self._mark: recovery.RunningMark | None = None
-        self._publisher = SlicePublisher(server, name, plugin.node_name, logger())
-        self._publishing: asyncio.Task[None] | None = None
-        versions = [*map(dra_services.supported, dra_services.VERSIONS), *health.names]
-        self._registration = RegistrationService(name, self.paths.service, versions, counters)
-        state = StatusService(self._state)
-        self._sockets = DriverSockets(
-            self.paths,
-            ClaimService(name, ClaimCalls(self.claims), counters, (health, state)),
-            self._registration,
         )
 
     @staticmethod

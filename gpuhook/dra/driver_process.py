@@ -8,7 +8,6 @@ have changed; if it fails, the drivers continue with what they have.
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -56,7 +55,7 @@ def run(launch: DraLaunch) -> int:
 
 async def _serve(launch: DraLaunch) -> None:
     triggers = Triggers()
-    _handle_signals(triggers)
+    triggers.handle_signals()
     clients = ApiClients(launch.plugin, logger(), launch.service_account)
     if clients.server is None:
         reason = f"{launch.service_account} has no token for the API server"
@@ -74,16 +73,6 @@ async def _serve(launch: DraLaunch) -> None:
             await drivers.end()
     finally:
         await clients.end()
-
-
-def _handle_signals(triggers: Triggers) -> None:
-    """Set handlers before anything else: PID 1 of a container ignores signals without one."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-        loop.add_signal_handler(number, triggers.pull, Reason.STOP)
-    loop.add_signal_handler(
-        signal.SIGHUP, triggers.pull, Reason.RELOAD, Reason.CONFIGURATION, Reason.NODE
-    )
 
 
 class Drivers:

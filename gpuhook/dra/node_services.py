@@ -13,7 +13,7 @@ from gpuhook.device_plugin.guard.guard_service import GuardService
 from gpuhook.device_plugin.metrics.metrics_service import MetricsService
 from gpuhook.device_plugin.mps.mps_service import MpsService
 from gpuhook.dra.claims.claim_status import ClaimStatus
-from gpuhook.dra.claims.device_modes import DeviceModes
+from gpuhook.dra.claims.settings.device_modes import DeviceModes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1042,7 +1042,7 @@ the claim {claim} has an invalid value at {path}
 check which program wrote the allocation; the scheduler writes valid ones
 GH2604 HostError
 {what} is not ready after {seconds} s: {reason}
-the work goes on, and the kubelet repeats the call; the log shows what fails
+the work continues, and the kubelet repeats the call; the log shows what fails
 GH2605 RequestError
 the claim {claim} has the device {device}, which the pool {pool} does not have
 delete the pod, so that the scheduler allocates a device that exists
@@ -1050,8 +1050,8 @@ GH2606 RefusedError
 the claim {claim} cannot have the device {device}: the claim {other} has it
 wait until the pods of the other claim have ended, or delete them
 GH2607 FileError
-the checkpoint {path} is damaged: {reason}; it is now {place}
-nothing is to be done: the claims are restored from the CDI specs
+the checkpoint {path} is damaged: {reason}; it was renamed to {place}
+no action is needed: the claims are restored from the CDI specs
 GH2608 HostError
 the driver {driver} cannot serve claims: {reason}
 check the driver of the GPUs with gpuhook doctor
@@ -1078,7 +1078,7 @@ claim {claim}: the {what} of {device} is not set: {reason}
 {hint}
 GH2624 HostError
 the status of claim {claim} is not written: {reason}
-give the driver's service account the verbs of https://github.com/gpuhook/gpuhook/blob/main/docs/dra.md; claims work without it
+grant the driver's service account the permissions of https://github.com/gpuhook/gpuhook/blob/main/docs/dra.md; claims work without them
 GH2630 FileError
 {path} has no DeviceClass
 write the classes of the cluster to it: kubectl get deviceclasses -o yaml
@@ -1087,18 +1087,18 @@ GH2631 FileError
 pass manifests with ResourceClaim, ResourceClaimTemplate, DeviceClass or pods
 GH2640 RefusedError
 claim {claim} cannot have {device}: {holder} has it from the device plugin ({unit})
-delete that pod, or keep the GPU out of one of both: gpuhook.excludeDevices
+delete that pod, or exclude the GPU from the device plugin or the DRA driver: gpuhook.excludeDevices
 GH2641 HostError
-cannot read which GPUs containers have from a device plugin: {reason}
+cannot read which GPUs a device plugin has assigned: {reason}
 mount the kubelet's directories pod-resources and device-plugins into the driver's pod
 GH2642 RefusedError
 {id} of {resource} cannot be assigned: claim {claim} has the GPU
-delete the pod with the claim, or keep the GPU out of one of both: gpuhook.excludeDevices
+delete the pod with the claim, or exclude the GPU from the device plugin or the DRA driver: gpuhook.excludeDevices
 GH2643 RefusedError
 pods still use claims of this node ({claims}): {pods}
-drain the node with kubectl, or add --force to end the claims under the running pods
+drain the node with kubectl, or pass --force to end the claims although the pods run
 GH2644 RefusedError
-after {seconds} seconds the kubelet still keeps {claims}
+the kubelet still has {claims} after {seconds} seconds
 run the command again: the kubelet retries each minute
 GH2645 FileError
 cannot read the claims of the kubelet in {path}: {reason}
@@ -1113,20 +1113,20 @@ GH2701 HostError
 cannot connect to the NRI socket {path}: {reason}
 run this command as root on the node, and name the runtime's socket with --socket
 GH2702 RefusedError
-another gpuhook nri runs for the socket {path}: it has the lock {lock}
+another gpuhook nri uses the socket {path}: it has the lock {lock}
 stop the other instance first
 GH2703 HostError
 {runtime} cannot give GPUs by NRI: {reason}
 use the runtime wrapper, the hook or CDI with this engine
 GH2705 HostError
-NRI cannot set {what}: the container starts without
+NRI cannot set {what}: the container starts without it
 use a runtime that applies CDI names (containerd 2.1, CRI-O 1.34), or gpuhook-runtime
 GH2706 HostError
 the container could not get its GPUs within {seconds} seconds
-the kubelet tries again; if this remains, look at the log of gpuhook nri and at the driver
+the kubelet tries again; if the error remains, check the log of gpuhook nri and the driver
 GH2707 HostError
 container {container} of pod {pod} requests a GPU and has started without one
-delete the pod, so that its controller makes another one
+delete the pod, so that its controller creates another one
 GH2708 FileError
 cannot read the runtime's description of a container: {reason}
 report this with the version of the runtime

@@ -46,15 +46,15 @@ def explain_document(
     """Return the document of the answers for one node; `claims` are None without claims."""
     answers = list(found)
     ends = outcome.outcomes(answers)
-    document = {
+    return {
         "schema": SCHEMA,
         "node": _node(target),
         "contention": contention.contention(answers, ends),
         "containers": [
             _container(answer, end, target) for answer, end in zip(answers, ends, strict=True)
         ],
+        **({} if claims is None else {"claims": claims}),
     }
-    return document if claims is None else {**document, "claims": claims}
 
 
 def _node(target: ExplainedNode) -> dict[str, Any]:
@@ -77,11 +77,10 @@ def _node(target: ExplainedNode) -> dict[str, Any]:
 
 def is_well(document: dict[str, Any]) -> bool:
     """Return whether all containers of a document start, also together, and its claims fit."""
-    if any(one["pending"] for one in document["contention"]):
-        return False
-    if any(one["result"] in _CLAIM_FAILS for one in document.get("claims", ())):
-        return False
-    return all(one["result"] not in outcome.NOT_STARTED for one in document["containers"])
+    waits = any(one["pending"] for one in document["contention"])
+    fails = any(one["result"] in _CLAIM_FAILS for one in document.get("claims", ()))
+    starts = all(one["result"] not in outcome.NOT_STARTED for one in document["containers"])
+    return starts and not waits and not fails
 
 
 def _container(
@@ -211,11 +210,8 @@ def _memory(answer: SimulatedAnswer, target: ExplainedNode) -> list[dict[str, An
     known = {one["gpu"] for one in found}
     answers = () if target.is_here or answer.fault else answer.question.plugin.answers
     limits = (one for of in answers if of.is_complete for one in of.limits)
-    of_claims = answer.question.by_claims.limits
-    return [
-        *found,
-        *sharing_trace.granted(one for one in (*limits, *of_claims) if one.device not in known),
-    ]
+    every = (*limits, *answer.question.by_claims.limits)
+    return [*found, *sharing_trace.granted(one for one in every if one.device not in known)]
 
 
 def _notes(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode) -> list[str]:

@@ -27,7 +27,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpuhook.explain.claims.claim_objects import ClaimManifest
+
 _YAML = (".yaml", ".yml")
+# Of manifests with claims: their group, the field of pods, the prefix of extended resources.
+_OF_CLAIMS = (b"resource.k8s.io", b"resourceClaims", b"deviceclass.resource.kubernetes.io/")
 
 
 def bundle_question(path: str) -> Question:
@@ -157,15 +161,33 @@ def is_present(path: str) -> bool:
         return False
 
 
-def named_questions(text: str, state_roots: Sequence[str]) -> list[Question]:
-    """Return the questions of the directory, the file or else the container `text`."""
-    if os.path.isdir(text):
-        return [bundle_question(text)]
-    if is_present(text):
-        return text_questions(documents.read(text), text)
+def named_questions(
+    text: str, state_roots: Sequence[str], *, has_classes: bool = False
+) -> tuple[list[Question], ClaimManifest | None]:
+    """Return the questions of the directory, the file or else the container `text`.
+
+    - is standard input. The manifest is None without claims, unless `has_classes` of other files.
+    """
+    if text != "-" and os.path.isdir(text):
+        return [bundle_question(text)], None
+    if text == "-" or is_present(text):
+        where = documents.STANDARD_INPUT if text == "-" else text
+        return _file_questions(documents.read(text), where, has_classes=has_classes)
     try:
-        return [container_question(text, state_roots)]
+        return [container_question(text, state_roots)], None
     except GpuhookError as error:
         if "/" in text or ":" in text or text.endswith((*_YAML, ".json")):
             raise fault("GH1911", path=text) from error
         raise
+
+
+def _file_questions(
+    raw: bytes, where: str, *, has_classes: bool
+) -> tuple[list[Question], ClaimManifest | None]:
+    found = text_questions(raw, where)
+    is_manifest = not found or found[0].asked is not None
+    if not is_manifest or not (has_classes or any(mark in raw for mark in _OF_CLAIMS)):
+        return found, None
+    from gpuhook.explain.claims import claim_manifests  # it loads the code of claims
+
+    return found, claim_manifests.read(_text(raw, where), where)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gpuhook.entry.create import Edited
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.errors import GpuhookError
-    from gpuhook.nri.request_policy import RequestPolicy
+    from gpuhook.nri.policy.request_policy import RequestPolicy
     from gpuhook.nri.spec_source import NodeSettings, NodeSpecs
 
 ROUTE = "nri"

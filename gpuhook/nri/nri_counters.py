@@ -11,6 +11,7 @@ from gpuhook.errors import fault
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from http.server import BaseHTTPRequestHandler
 
 INJECTED, UNCHANGED, REFUSED = "injected", "unchanged", "refused"
 _HELP = {
@@ -75,18 +76,29 @@ def serve(address: str, counters: NriCounters) -> int:
 
     Raises GH1890 if the address cannot be used, GH1891 for a text that is not one.
     """
-    from http.server import BaseHTTPRequestHandler, HTTPServer  # few nodes have an address
+    from http.server import HTTPServer  # few nodes have an address
 
     from gpuhook.device_plugin.metrics import metrics_endpoint
 
     place = metrics_endpoint.parse_address(address)
     if place is None:
         raise fault("GH1891", address=address)
+    try:
+        server = HTTPServer(place, _handler(metrics_endpoint.PATH, counters))
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise fault("GH1890", address=address, reason=reason) from error
+    Thread(target=server.serve_forever, name="gpuhook-metrics", daemon=True).start()
+    return int(server.server_address[1])
+
+
+def _handler(path: str, counters: NriCounters) -> type[BaseHTTPRequestHandler]:
+    from http.server import BaseHTTPRequestHandler
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:  # its base class's name
-            if self.path.partition("?")[0] != metrics_endpoint.PATH:
-                self.send_error(404, "the metrics are at /metrics")
+            if self.path.partition("?")[0] != path:
+                self.send_error(404, f"the metrics are at {path}")
                 return
             body = counters.text().encode()
             self.send_response(200)
@@ -99,10 +111,4 @@ def serve(address: str, counters: NriCounters) -> int:
             """Write no line for a scrape."""
 
     Handler.timeout = _TIMEOUT
-    try:
-        server = HTTPServer(place, Handler)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise fault("GH1890", address=address, reason=reason) from error
-    Thread(target=server.serve_forever, name="gpuhook-metrics", daemon=True).start()
-    return int(server.server_address[1])
+    return Handler

@@ -26,7 +26,7 @@ from gpuhook.nri.nri_counters import NriCounters
 from gpuhook.nri.nri_service import NriService
 from gpuhook.nri.policy import kubelet_grants
 from gpuhook.nri.policy.kubelet_grants import KubeletGrants
-from gpuhook.nri.request_policy import RequestPolicy
+from gpuhook.nri.policy.request_policy import RequestPolicy
 from gpuhook.nri.spec_source import NodeSettings, NodeSpecs
 from gpuhook.nri.stop_signal import StopError, StopSignal
 from gpuhook.nri.wire import nri_messages

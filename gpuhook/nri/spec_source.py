@@ -18,7 +18,7 @@ from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, settings, state
 from gpuhook.host.hot.engine_log import as_fault
-from gpuhook.nri import request_policy
+from gpuhook.nri.policy import request_policy
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.hot import plan_nodes, prefilter
 from gpuhook.vendors.plugin.plugin_place import Places, PluginPlace

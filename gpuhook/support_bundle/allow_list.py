@@ -72,6 +72,7 @@ NAMED = _words(
     "plugins runtimes runtime-handlers workloads RegisteredDevices capacity allocatable units"
     " programs features refused"
 )
+PATHS = _words("draSockets")  # below these keys are paths
 # Lists of variables, and of words of a command.
 ENVIRONMENTS = _words("env environment Environment")
 COMMANDS = _words("args argv")
@@ -90,14 +91,14 @@ OPTIONS = _words(
     " link folder path gpus params compat driver-root dev-root mode since optional hooks-dir"
     " needs skip chmod whole fingerprint libcuda ldconfig host-root cuda-compat ldconfig-path"
     " driver-params cuda-compat-container-root container-spec"
-    " cdi-spec-dirs mig-strategy device-list-strategy nvidia-driver-root runtime"
+    " cdi-spec-dirs mig-strategy device-list-strategy nvidia-driver-root runtime index name socket"
 )
 # Words of a command that are neither options nor paths.
 WORDS = daemons.PROGRAMS | _words(
     "agent server apply hook update-ldcache create-symlinks chmod enable-cuda-compat prestart"
     " device-plugin gpuhook gpuhook-hook nvidia-cdi-hook nvidia-ctk nvidia-device-plugin cdi"
     " nvidia-container-runtime-hook disable-device-node-modification gpuhook-prestart kubelet"
-    " amd-container-runtime amd-ctk"
+    " amd-container-runtime amd-ctk dra nri run gpu-kubelet-plugin"
 )
 _CDI = _words(
     "cdiVersion kind devices name containerEdits deviceNodes path hostPath type major minor"
@@ -115,7 +116,9 @@ _TOML = frozenset(part for key in toolkit_settings.KEYS for part in key.split(".
     " default-kind spec-dirs legacy cuda-compat-mode nvidia-container-runtime-hook path csv"
     " skip-mode-detection nvidia-ctk root no-cgroups no-cgroup mount-spec-path runtime_engine"
     " activation_annotation annotation_prefix resources state containers monitor_path cgroup"
-    " cgroup_manager snapshotter runtime_config_path base_runtime_spec conmon"
+    " cgroup_manager snapshotter runtime_config_path base_runtime_spec conmon nri disable"
+    " disable_connections socket_path plugin_path plugin_config_path enable_nri nri_listen"
+    " nri_plugin_dir nri_plugin_config_dir nri_disable_connections"
 )
 _DAEMON = _words(
     "runtimes path args runtimeArgs runtimeType options default-runtime features cdi-spec-dirs"
@@ -175,6 +178,7 @@ FILES: tuple[tuple[re.Pattern[str], FileKind], ...] = tuple(
         (r".*/hooks\.d/.*\.json", FileKind(JSON, _HOOKS)),
         (r"/(?:etc|usr/share)/(?:vulkan|egl|glvnd)/.*\.json", FileKind(JSON, _ICD)),
         (r".*/kubelet_internal_checkpoint", FileKind(JSON, _CHECKPOINT)),
+        (r".*/dra_manager_state", FileKind(WHOLE)),  # names and UIDs of claims, pods and devices
         (r".*/kubelet/config\.yaml", FileKind(YAML, _KUBELET)),
         (r".*/volumes/kubernetes\.io~configmap/[^/]+/.*", FileKind(YAML, _PLUGIN)),
         (r"/var/lib/rancher/(?:k3s|rke2)/server/manifests/.*", FileKind(YAML, _MANIFEST)),
@@ -224,6 +228,13 @@ DOCUMENTS = _words(
     " replica limit backend injected_by repairable state since mig access allowed libraries found"
     " not_applicable"
 )
+# Keys of `gpuhook dra status`.
+_DRA_STATUS = DOCUMENTS | _words(
+    "kubelet root drivers directory sockets listens registration registrations server gates pool"
+    " devices shared taints key value effect slices counter_sets published checkpoint uid complete"
+    " request device admin pods"
+)
+OF_DOCUMENTS = {"dra-status.json": _DRA_STATUS}
 EVENT = re.compile(r"[A-Za-z][a-z]*(?: [a-z]+){0,7}")
 LOG_KEYS = _words("timestamp level event code resource gpu replica devices xid units socket")
 

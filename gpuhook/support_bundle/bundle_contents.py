@@ -108,7 +108,8 @@ def collect(
         )
     }
     for name, document in documents.items():
-        members[name] = _json(allowed.document(document, allow_list.DOCUMENTS, name))
+        keys = allow_list.OF_DOCUMENTS.get(name, allow_list.DOCUMENTS)
+        members[name] = _json(allowed.document(document, keys, name))
     members.update({name: text.encode("utf-8", "replace") for name, text in texts.items()})
     kept = _contents(tree.records, allowed, missing)
     members[TREE] = _json(bundle_records.document(_without_people(tree.records)))

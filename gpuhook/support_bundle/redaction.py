@@ -25,6 +25,7 @@ from gpuhook.support_bundle.allow_list import (
     LINES,
     NAMED,
     OPTIONS,
+    PATHS,
     TOML,
     VARIABLES,
     WHOLE,
@@ -124,6 +125,7 @@ class AllowList:
                 result[name] = self._variable(f"{name}={value}", where).partition("=")[2]
                 continue
             is_listed = name in keys or (above in NAMED and _NAME.fullmatch(name) is not None)
+            is_listed = is_listed or (above in PATHS and _PATH.fullmatch(name) is not None)
             is_listed = is_listed or (above == "labels" and _LABEL.fullmatch(name) is not None)
             if is_listed:
                 self.kept[where, name] += 1

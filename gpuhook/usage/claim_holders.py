@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from dataclasses import dataclass, field
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     Container = tuple[str, str, str]  # namespace, pod, container
-
-_SOCKET = "pod-resources/kubelet.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ def claim_holders(kubelet: str) -> ClaimHolders | None:
     try:
         from gpuhook.device_plugin.metrics import unit_holders
 
-        holdings = asyncio.run(unit_holders.ask(os.path.join(kubelet, _SOCKET)))
+        holdings = unit_holders.holdings(kubelet)
     except ImportError as error:  # gRPC comes with the device plugin
         return ClaimHolders(trouble=str(error))
     found: dict[Container, list[dict[str, Any]]] = {}

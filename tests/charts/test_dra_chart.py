@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuhook.cli.dra.dra_run import OPTIONS
 from gpuhook.device_plugin.config.launch_options import Launch
 from gpuhook.device_plugin.health import health_marks
-from gpuhook.dra.dra_options import OPTIONS, DraLaunch
+from gpuhook.dra.dra_options import DraLaunch
 from gpuhook.vendors.catalogue import vendors
 from tests.charts.rendering import ROOT, container, one, pod, refused, rendered, variables
 from tests.charts.values import DRA, SETS, TIME_SLICES

@@ -20,8 +20,8 @@ from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint
 from gpuhook.dra.claims.claim import ClaimName
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
-from gpuhook.dra.claims.device_modes import DeviceModes
 from gpuhook.dra.claims.preparation import Preparation
+from gpuhook.dra.claims.settings.device_modes import DeviceModes
 from gpuhook.dra.claims.settings.device_share import DeviceShare
 from gpuhook.dra.node_view import NodeView
 from gpuhook.dra.pool.pool_device import SLOTS

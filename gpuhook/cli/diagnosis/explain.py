@@ -22,7 +22,7 @@ from gpuhook.explain import (
     simulate,
 )
 from gpuhook.explain.text import explain_text
-from gpuhook.host import console, documents, system_mounts
+from gpuhook.host import console, system_mounts
 from gpuhook.host.hot import settings
 from gpuhook.live import container_worker
 from gpuhook.node import settings_file
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from gpuhook.explain.question import Question
 
 TEXT, WIDE, DIFF, DOT = "text", "wide", "diff", "dot"
-# Of manifests with claims: their group, the field of pods, the prefix of extended resources.
-_OF_CLAIMS = (b"resource.k8s.io", b"resourceClaims", b"deviceclass.resource.kubernetes.io/")
 _MOUNTS = "/var/run/nvidia-container-devices"
 
 
@@ -120,15 +118,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
     help="The device plugin's configuration, which defines the resources of pods. Default: the "
     "plugin's defaults.",
 )
-@click.option(
-    "--class-file",
-    "class_files",
-    metavar="FILE",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
-    help="DeviceClasses of the cluster for claims, as `kubectl get deviceclasses -o yaml` prints "
-    "them; repeatable. Default: the classes of the manifest, and those of gpuhook's chart.",
-)
+@parameters.class_files
 @container_options.state_root
 @node_options.node_options
 @click.pass_context
@@ -185,13 +175,12 @@ def explain(
         _print_code(error_codes.document(what), output)
         return
     system_mounts.require()
-    is_imagined = bool(env or annotations or mounts)
-    asked, manifest = _questions(what, state_roots, class_files, is_imagined=is_imagined)
+    is_any = bool(env or annotations or mounts)
+    asked, manifest = _questions(what, state_roots, has_classes=bool(class_files), is_any=is_any)
     target = _explained_node(ctx, node)
     if manifest or any(one.asked or _has_requirements(one) for one in asked):
         load = partial(node_options.load_node, **node, require_nodes=False)
         target = node_context.with_facts(target, load)
-    image_env = [f"{name}={value}" for name, value in env.items()]
     host_root = node["host_root"] if target.is_here else None
     claims = None
     if manifest is not None:
@@ -200,6 +189,7 @@ def explain(
         asked, claims, target = claim_questions.explained_claims(
             asked, manifest, target, plugin_config, class_files
         )
+    image_env = [*map("=".join, env.items())]
     asked = manifest_questions.allotted(asked, target, plugin_config, image_env, host_root)
     asked = [
         question.with_additions(one, env, annotations, mounts, privileged=privileged)
@@ -259,29 +249,14 @@ def _form(ctx: click.Context, output: str, *, is_diff: bool, is_dot: bool) -> st
 
 
 def _questions(
-    what: str | None,
-    state_roots: tuple[str, ...],
-    class_files: tuple[str, ...],
-    *,
-    is_imagined: bool,
+    what: str | None, state_roots: tuple[str, ...], *, has_classes: bool, is_any: bool
 ) -> tuple[list[Question], ClaimManifest | None]:
     """Return the questions, and the claims of a manifest that has some."""
-    if what is None:
-        if not is_imagined:
-            raise click.UsageError("pass WHAT to explain, -f pod.yaml, or --env")
-        return [question.imagined(question.OPTIONS, "the container described by the options")], None
-    is_file = what == "-" or (explain_inputs.is_present(what) and not os.path.isdir(what))
-    if not is_file:
-        return explain_inputs.named_questions(what, state_roots), None
-    where = documents.STANDARD_INPUT if what == "-" else what
-    raw = documents.read(what)
-    found = explain_inputs.text_questions(raw, where)
-    is_manifest = not found or found[0].asked is not None
-    if not is_manifest or not (class_files or any(mark in raw for mark in _OF_CLAIMS)):
-        return found, None
-    from gpuhook.explain.claims import claim_manifests
-
-    return found, claim_manifests.read(raw.decode("utf-8"), where)
+    if what is not None:
+        return explain_inputs.named_questions(what, state_roots, has_classes=has_classes)
+    if not is_any:
+        raise click.UsageError("pass WHAT to explain, -f pod.yaml, or --env")
+    return [question.imagined(question.OPTIONS, "the container described by the options")], None
 
 
 def _explained_node(ctx: click.Context, node: dict[str, Any]) -> ExplainedNode:

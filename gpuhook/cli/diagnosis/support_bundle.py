@@ -21,8 +21,10 @@ from gpuhook.doctor.examination import examine
 from gpuhook.errors import printable
 from gpuhook.host import console, output_file, worker_pool
 from gpuhook.host.worker import NoAnswerError
+from gpuhook.node_facts import kubelet_facts
 from gpuhook.node_facts.sources import node_readings
 from gpuhook.support_bundle import bundle_archive, bundle_contents, bundle_report, log_lines
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ def support_bundle(
 
     The bundle contains everything that doctor reads: files of the driver, CDI specs, engines and
     the kubelet, the inventory, versions, units, processes, and the cluster's Node object. It also
-    contains the output of doctor, ps and inspect, and the last lines of gpuhook's logs.
+    contains the output of doctor, ps, inspect and dra status, and the last lines of gpuhook's logs.
 
     An allow-list defines which files are included and which values are kept; all other values are
     replaced by "left out". User names, home directories and /etc/passwd are never included.
@@ -161,8 +163,11 @@ def _add_commands(
     documents: dict[str, Any],
     left_out: list[tuple[str, str]],
 ) -> None:
-    """Add the documents of ps and inspect for this node, with these options."""
+    """Add the documents of ps and inspect, with these options, and of dra status."""
     commands = {"ps.json": ["ps", "-o", "json", *options]}
+    kubelet = kubelet_facts.kubelet(node).directory
+    if any(node.tree.names(f"{kubelet}/plugins/{vendor.dra_driver}") for vendor in vendors()):
+        commands["dra-status.json"] = ["dra", "status", "-o", "json", "--kubelet-root", kubelet]
     wrong, healthy = _containers(node)
     chosen = [*wrong[:_MOST_INSPECTED], *healthy[:_MOST_HEALTHY]]
     if len(chosen) < len(wrong) + len(healthy):

@@ -10,49 +10,55 @@ from typing import Any
 import click
 
 from gpuhook.cli.dra import node_place
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.device_plugin.api_server.service_account import SERVICE_ACCOUNT, in_cluster
 from gpuhook.errors import GpuhookError
 from gpuhook.host import console
 
 
-@click.command()
+@click.command(cls=command_sections.SectionedCommand)
 @node_place.options
 @click.option(
-    "--force", is_flag=True, help="End the claims of pods that still run; their containers remain."
+    "--force",
+    is_flag=True,
+    help="Also end claims that running pods use; their containers continue.",
 )
 @click.option(
     "--wait",
     metavar="SECONDS",
-    type=click.FloatRange(0),
+    type=click.FloatRange(0, 86400),
     default=150.0,
     show_default=True,
-    help="How long to wait for the kubelet, which retries each minute.",
+    help="How long to wait for the kubelet, which calls the driver again each minute.",
 )
 @click.option(
     "--node-name",
     metavar="NAME",
-    default="",
+    callback=parameters.not_empty,
     envvar="NODE_NAME",
     show_envvar=True,
-    help="The name of this node, to delete its ResourceSlices in a pod with permission.",
+    help="The name of this node in the cluster, to delete its ResourceSlices.",
 )
 @click.option(
     "--service-account",
-    metavar="DIR",
+    metavar="DIRECTORY",
     default=SERVICE_ACCOUNT,
+    callback=parameters.not_empty,
+    show_default=True,
     envvar="GPUHOOK_SERVICE_ACCOUNT",
     show_envvar=True,
     help="The directory with the token and the ca.crt of a service account.",
 )
 def drain(
-    kubelet_root: str | None, cdi_directory: str, force: bool, wait: float, **account: str
+    kubelet_root: str | None, cdi_directory: str, force: bool, wait: float, **account: Any
 ) -> None:
     """End the prepared claims of this node, so that its DRA drivers can be uninstalled.
 
-    Run it after the drivers have stopped: a pod remains in Terminating until a driver has answered
-    for its claims, and this command answers. It uses the checkpoint, the CDI specs and the
-    kubelet's file. Without the API server, the kubelet deletes the ResourceSlices of drivers that
-    have stopped. Pods that still use a claim are named, and nothing is changed.
+    Run it after the drivers have stopped. A pod with a claim remains in Terminating until its
+    driver answers the kubelet; this command answers in the driver's place. It removes the CDI specs
+    and the checkpoint entries of the claims. In a pod with permission, it deletes the node's
+    ResourceSlices; otherwise the kubelet deletes them after a while. If a pod still uses a claim,
+    the command prints the pod's name and changes nothing.
     """
     place = node_place.place(kubelet_root, cdi_directory)
     drivers = node_place.imported("local_driver").node_drivers(place)
@@ -73,7 +79,7 @@ def drain(
     console.say("the kubelet has no claim of these drivers")
 
 
-def _delete_slices(work: Any, driver: str, node_name: str, service_account: str) -> None:
+def _delete_slices(work: Any, driver: str, node_name: str | None, service_account: str) -> None:
     """Delete the slices of a driver if the API server can be used; its failure is a warning."""
     try:
         count = work.delete_slices(driver, node_name, in_cluster(os.environ, service_account))

@@ -11,7 +11,7 @@ from gpuhook.cli.options import command_sections
 
 @click.group(cls=command_sections.Sentences)
 def dra() -> None:
-    """Run the drivers of this node for Dynamic Resource Allocation of Kubernetes."""
+    """Run, show and drain the DRA drivers of this node, and check claims."""
 
 
 dra.add_command(dra_lint.lint)

@@ -14,26 +14,18 @@ _MAX_LINE = 4096
 
 @click.command(cls=command_sections.SectionedCommand)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option(
-    "--class-file",
-    "class_files",
-    metavar="FILE",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
-    help="DeviceClasses of the cluster, as `kubectl get deviceclasses -o yaml` prints them; "
-    "repeatable.",
-)
+@parameters.class_files
 @parameters.output("text", "json", "yaml")
 @click.pass_context
 def lint(
     ctx: click.Context, files: tuple[str, ...], class_files: tuple[str, ...], output: str
 ) -> None:
-    """Check claims, templates of claims, device classes and the claims of pods.
+    """Check ResourceClaims, their templates, DeviceClasses, and the claims of pods.
 
-    FILE is a manifest with any number of objects; - is standard input. The check needs no cluster:
-    fields, values and limits as the API server checks them, CEL expressions, the parameters for
-    gpuhook's drivers, names of classes, drivers and attributes, and pods that cannot have claims.
-    `gpuhook explain FILE` shows which devices of a node match.
+    FILE is a manifest with any number of objects; - is standard input. No cluster is needed. The
+    command checks fields, values and limits as the API server does, CEL expressions, the parameters
+    for gpuhook's drivers, the names of classes, drivers and attributes, and whether the pods can
+    have claims. `gpuhook explain FILE` shows which devices of a node match.
 
     \b
     Examples:

@@ -10,7 +10,7 @@ import click
 
 from gpuhook.cli.options import command_sections, parameters, plugin_command
 from gpuhook.device_plugin.config.overrides import read_overrides
-from gpuhook.dra.dra_options import OPTIONS, dra_launch
+from gpuhook.dra import dra_options
 
 _PROCESS = "gpuhook.dra.driver_process"
 _SECTIONS = {
@@ -36,6 +36,7 @@ _SECTIONS = {
         "library-search-path",
     ),
 }  # fmt: skip
+OPTIONS = dra_options.options({name for names in _SECTIONS.values() for name in names})
 
 
 class _RunCommand(command_sections.SectionedCommand):
@@ -62,6 +63,6 @@ def run(ctx: click.Context, /, **command_line: tuple[str, ...]) -> None:
     given = read_overrides(
         {one.name: command_line[one.field] for one in OPTIONS}, os.environ, OPTIONS
     )
-    chosen = dra_launch(given, os.environ)
+    chosen = dra_options.dra_launch(given, os.environ)
     plugin_command.warn(given.findings)
     plugin_command.run(ctx, _PROCESS, chosen, chosen.plugin.process_name, "rich")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gpuhook.cli.dra import node_place
-from gpuhook.cli.options import parameters
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.host import console
 
 TYPE_CHECKING = False
@@ -20,16 +20,16 @@ CLAIMS = ("CLAIM", "DRIVER", "DEVICES", "STATE", "PODS")
 _NOTHING = "-"
 
 
-@click.command()
+@click.command(cls=command_sections.SectionedCommand)
 @node_place.options
 @parameters.output("table", "json", "yaml")
 @parameters.no_headers
 def status(kubelet_root: str | None, cdi_directory: str, output: str, no_headers: bool) -> None:
     """Show the DRA drivers of this node, and the claims that they have prepared.
 
-    The sources are the files and sockets of the drivers and of the kubelet; the API server is not
-    used. A driver that runs reports its registration, its pool, the published slices, and what the
-    API server supports.
+    The command reads the files and the sockets of the drivers and of the kubelet, and does not use
+    the API server. A driver that runs reports its registration, its pool, its ResourceSlices, and
+    the features of the API server.
     """
     place = node_place.place(kubelet_root, cdi_directory)
     document = node_place.imported("driver_status").status(place)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def options(command: F) -> F:
-    """Add the options to a click command; they are the arguments of modules()."""
+    """Add the options to a click command; they are the arguments of place()."""
     root = click.option(
         "--kubelet-root",
-        metavar="DIR",
+        metavar="DIRECTORY",
         type=click.Path(exists=True, file_okay=False),
         envvar="GPUHOOK_KUBELET_ROOT",
         show_envvar=True,
@@ -32,8 +32,9 @@ def options(command: F) -> F:
     )
     cdi = click.option(
         "--cdi-directory",
-        metavar="DIR",
+        metavar="DIRECTORY",
         default="/var/run/cdi",
+        callback=parameters.not_empty,
         show_default=True,
         envvar="GPUHOOK_CDI_DIRECTORY",
         show_envvar=True,

@@ -27,7 +27,7 @@ def _named(_ctx: click.Context, _option: click.Parameter, value: str) -> str:
 
 @click.group(cls=command_sections.Sentences)
 def nri() -> None:
-    """Give containers their GPUs without a runtime configuration, by NRI."""
+    """Give containers their GPUs by NRI, without configuring a runtime."""
 
 
 def _option(name: str, variable: str, **settings: Any) -> Callable[[F], F]:
@@ -41,26 +41,33 @@ def _option(name: str, variable: str, **settings: Any) -> Callable[[F], F]:
 @_option(
     "--socket socket_path",
     "SOCKET",
+    metavar="PATH",
     default="/var/run/nri/nri.sock",
     callback=parameters.not_empty,
     help="The NRI socket of containerd or CRI-O.",
 )
 @_option(
-    "--name", "NAME", default="gpuhook", callback=_named, help="The plugin's name for the runtime."
+    "--name",
+    "NAME",
+    metavar="NAME",
+    default="gpuhook",
+    callback=_named,
+    help="The name with which the plugin registers.",
 )
 @_option(
     "--index",
     "INDEX",
+    metavar="NUMBER",
     type=click.IntRange(0, 99),
     default=10,
-    help="The order among plugins: the runtime asks those with a lower index first.",
+    help="The order of plugins: the runtime calls the plugin with the lowest index first.",
 )
 @_option(
     "--expanded is_expanded",
     "EXPANDED",
     is_flag=True,
-    help="Add devices, mounts and hooks one by one also if the runtime applies CDI names. The "
-    "driver capabilities of a container then apply.",
+    help="Add each device, mount and hook, even if the runtime applies CDI device names. Then "
+    "NVIDIA_DRIVER_CAPABILITIES selects the driver's files.",
 )
 @_option(
     "--hook",
@@ -80,21 +87,21 @@ def _option(name: str, variable: str, **settings: Any) -> Callable[[F], F]:
     "--plugin-directory",
     "PLUGIN_DIRECTORY",
     callback=parameters.not_empty,
-    metavar="DIR",
-    help="The kubelet's directory of device plugins, with the record of what they assigned, if it "
-    "is not the usual one.",
+    metavar="DIRECTORY",
+    help="The kubelet's directory of device plugins, whose checkpoint lists the assigned devices. "
+    "Default: /var/lib/kubelet/device-plugins.",
 )
 @_option(
     "--wait is_waiting", "WAIT", is_flag=True, help="Wait for a socket that does not exist yet."
 )
 @click.pass_context
 def run(ctx: click.Context, /, index: int, **given: Any) -> None:
-    """Run the NRI plugin of this node until SIGTERM.
+    """Run the NRI plugin of this node until SIGTERM or SIGINT.
 
-    The plugin connects to the runtime's socket, and connects again if the runtime restarts. The
-    runtime then asks it about each new container. A container that requests GPUs gets what
-    gpuhook-runtime would give it; a container that was assigned a GPU and cannot get it does not
-    start. Other containers remain as they are.
+    The plugin connects to the socket of containerd or CRI-O, and connects again if that restarts.
+    The runtime calls the plugin before it creates a container. A container that requests GPUs gets
+    the same devices as from gpuhook-runtime. If an assigned GPU cannot be provided, the container
+    does not start. Other containers are not changed.
     """
     options = NriOptions(index=f"{index:02d}", **given)
     plugin_command.run(ctx, "gpuhook.nri.nri_process", options, "", "ssl", "rich")

@@ -115,6 +115,15 @@ boolean_with_value: dict[str, Any] = {"is_flag": False, "flag_value": "true"}
 dry_run = click.option(
     "--dry-run", "is_dry", is_flag=True, help="Print what would be done without changing anything."
 )
+class_files = click.option(
+    "--class-file",
+    "class_files",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="DeviceClasses of the cluster, as `kubectl get deviceclasses -o yaml` prints them; "
+    "repeatable. Default: the classes of the manifest, and those of gpuhook's chart.",
+)
 no_headers = click.option("--no-headers", is_flag=True, help="Omit the header line of the table.")
 
 

@@ -29,7 +29,7 @@ ROOTS = (
     "/var/lib/k0s/kubelet",
 )
 PLUGINS = "device-plugins"
-_CHECKPOINT = f"{PLUGINS}/kubelet_internal_checkpoint"
+NAME = "kubelet_internal_checkpoint"
 _MAX_CHECKPOINT = 64 << 20
 
 
@@ -56,17 +56,23 @@ def kubelet_units(place: str, devices: Collection[str] = ()) -> KubeletAnswer:
     `devices` are the ids of this node: a PCI address may also be that of a network device. A
     kubelet without a registered device plugin has no checkpoint.
     """
-    path = os.path.join(place, _CHECKPOINT)
+    path = os.path.join(place, PLUGINS, NAME)
     if not place or not os.path.lexists(path):
         return KubeletAnswer()
     try:
-        data = documents.parse_json(files.read(path, _MAX_CHECKPOINT))["Data"]
+        data = content(path)
         units = _units(data["RegisteredDevices"] or {}, devices)
         return KubeletAnswer(_held(data, devices), units)
     except OSError as error:
         return KubeletAnswer(trouble=f"{path}: {error.strerror}")
     except (GpuhookError, ValueError, KeyError, TypeError, AttributeError) as error:
         return KubeletAnswer(trouble=f"{path}: {type(error).__name__}: {error}")
+
+
+def content(path: str) -> dict[str, Any]:
+    """Return the data of a checkpoint; raises OSError, GpuhookError, ValueError and KeyError."""
+    data: dict[str, Any] = documents.parse_json(files.read(path, _MAX_CHECKPOINT))["Data"]
+    return data
 
 
 def _held(data: dict[str, Any], devices: Collection[str]) -> dict[Holder, tuple[str, ...]]:

@@ -7,6 +7,7 @@ the reason. Source: the kubelet's pod resources API v1, List.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from dataclasses import dataclass, field
@@ -53,6 +54,11 @@ class Holdings:
     reason: str = ""
     by_resource: dict[str, dict[str, Holder]] = field(default_factory=dict)
     claims: tuple[tuple[Holder, ClaimUse], ...] = ()
+
+
+def holdings(kubelet: str) -> Holdings:
+    """Query the kubelet with this root directory, outside of an event loop."""
+    return asyncio.run(ask(os.path.join(kubelet, "pod-resources/kubelet.sock")))
 
 
 async def ask(socket: str, timeout: float = 2.0) -> Holdings:

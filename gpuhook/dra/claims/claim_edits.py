@@ -14,7 +14,7 @@ from gpuhook.apply.rootfs.hook_args import Jobs
 from gpuhook.device_plugin.allocate import compute_masks, interposers, memory_grants
 from gpuhook.device_plugin.allocate.allocate import merged
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
-from gpuhook.dra.claims import share_resources
+from gpuhook.dra.claims.settings import claim_resources
 from gpuhook.request.parse import Vocabulary
 from gpuhook.request.replicas import CLAIM_ENV, SEPARATOR, claim_entry
 from gpuhook.vendors.catalogue import vendor_of_resource
@@ -71,7 +71,7 @@ def _of_share(
     if share.number is not None:
         replica = f"{share.uuid}{SEPARATOR}{share.number}"
         identity.envs[f"{Vocabulary.replicas_env}_{suffix}"] = replica
-    resource = share_resources.share_resource(share, form)
+    resource = claim_resources.share_resource(share, form)
     counts = {share.uuid: 1}
     own = [unit for unit in resource.units if unit.replica == share.number]
     configured = node.configuration.own.interposers

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
-from gpuhook.device_plugin.api_server import client
 from gpuhook.device_plugin.api_server.client import Purpose
+from gpuhook.dra.api.resource_api import GROUP, ClaimApi
 from gpuhook.dra.claims.claim import FROM_CLASS, AllocatedDevice, Claim, OpaqueConfig
 from gpuhook.dra.pool.pool_device import MEMORY
 from gpuhook.errors import GpuhookError, fault
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.dra.claims.claim import ClaimName
 
-GROUP = "resource.k8s.io"
-VERSIONS = ("v1", "v1beta2", "v1beta1")
 _READ = Purpose("get", "resourceclaims", "containers with claims", GROUP)
 _ALLOCATION = "status.allocation"
 
@@ -35,17 +32,18 @@ class ClaimReader:
     """Reads claims of the pool `pool` of a driver."""
 
     def __init__(self, server: ApiServer, driver: str, pool: str) -> None:
-        self._server = server
+        self._api = ClaimApi(server)
         self._driver = driver
         self._pool = pool
-        self._versions: tuple[str, ...] = VERSIONS
 
     def read(self, name: ClaimName) -> Claim:
         """Return the claim with the devices and parameters of this driver.
 
         Raises GH2600 to GH2603, and the faults of the API server.
         """
-        document = self._document(name)
+        document = self._api.get(name, _READ)
+        if document is None:
+            raise fault("GH2600", claim=name, uid=name.uid)
         _require_uid(name, document)
         devices = _field(name, document, "status", "allocation", "devices", kind=dict)
         if not devices:
@@ -74,22 +72,6 @@ class ClaimReader:
         except GpuhookError as error:
             return error.code not in {"GH2600", "GH2601", "GH2602"}
         return True
-
-    def _document(self, name: ClaimName) -> dict[str, Any]:
-        """Return the claim in the newest version of the API that the server has."""
-        for version in self._versions:
-            path = f"/apis/{GROUP}/{version}/namespaces/{quote(name.namespace, safe='')}"
-            try:
-                found = self._server.get(
-                    f"{path}/resourceclaims/{quote(name.name, safe='')}", _READ
-                )
-            except GpuhookError as error:
-                if not client.is_missing(error):
-                    raise
-            else:
-                self._versions = (version, *(one for one in VERSIONS if one != version))
-                return found
-        raise fault("GH2600", claim=name, uid=name.uid)
 
 
 def _require_uid(name: ClaimName, document: Mapping[str, Any]) -> None:

@@ -67,14 +67,8 @@ def document(
     by_uuid = {one["name"]: one["containerEdits"] for one in described.get("devices", ())}
     devices: dict[str, ContainerEdits] = {}
     for request in prepared.requests():
-        pairs = zip(prepared.claim.devices, prepared.held, strict=True)
-        held = [one for result, one in pairs if result.request == request]
-        missing = next((one for one in held if one.uuid not in by_uuid), None)
-        if missing is not None:
-            raise fault("GH2605", claim=prepared.claim.name, device=missing.name, pool=pool.name)
-        parts = [by_uuid[one.uuid] for one in held]
-        parts.append(added(request))
-        devices[request] = merged(parts)
+        parts = _edits_of_devices(prepared, request, by_uuid, pool)
+        devices[request] = merged([*parts, added(request)])
     uid = prepared.claim.name.uid
     found: list[Device] = [
         {"name": _device_name(uid, request), "containerEdits": own}
@@ -89,6 +83,18 @@ def document(
     spec["cdiVersion"] = max(needed, spec["cdiVersion"], key=spec_versions.VERSIONS.index)
     spec_rules.check(spec, f"{uid}{_SUFFIX}")
     return spec
+
+
+def _edits_of_devices(
+    prepared: PreparedClaim, request: str, by_uuid: Mapping[str, ContainerEdits], pool: Pool
+) -> list[ContainerEdits]:
+    """Return the edits of the devices of a request; raises GH2605."""
+    pairs = zip(prepared.claim.devices, prepared.held, strict=True)
+    held = [one for result, one in pairs if result.request == request]
+    missing = next((one for one in held if one.uuid not in by_uuid), None)
+    if missing is not None:
+        raise fault("GH2605", claim=prepared.claim.name, device=missing.name, pool=pool.name)
+    return [by_uuid[one.uuid] for one in held]
 
 
 def _without_contradictions(devices: Mapping[str, ContainerEdits]) -> dict[str, ContainerEdits]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import queue
 from datetime import datetime, timezone
 from threading import Thread
-from urllib.parse import quote
 
 from gpuhook.device_plugin.api_server import client
 from gpuhook.device_plugin.api_server.client import Purpose
+from gpuhook.dra.api.resource_api import GROUP, ClaimApi
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.logs import logger
 from gpuhook.request.memory_request import amount
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from gpuhook.dra.claims.settings.device_share import DeviceShare
     from gpuhook.dra.pool.pool_device import PoolDevice
 
-_GROUP = "resource.k8s.io"
-_READ = Purpose("get", "resourceclaims", "status of claims", _GROUP)
-_WRITE = Purpose("update", "resourceclaims/status", "status of claims", _GROUP)
+_READ = Purpose("get", "resourceclaims", "status of claims", GROUP)
+_WRITE = Purpose("update", "resourceclaims/status", "status of claims", GROUP)
 _TRIES = 5  # of one claim: other drivers and the scheduler write the status, too
 _MOST_WAITING = 1024  # claims; an API server that is away for long costs the newest ones
 
@@ -76,11 +75,10 @@ def _condition(kind: str, reason: str, message: str, now: str) -> dict[str, str]
 
 
 class ClaimStatus:
-    """The thread that writes statuses. `version` is that of the API: "v1"."""
+    """The thread that writes statuses."""
 
-    def __init__(self, server: ApiServer, version: str = "v1") -> None:
-        self._server = server
-        self._version = version
+    def __init__(self, server: ApiServer) -> None:
+        self._api = ClaimApi(server)
         self._waiting: queue.Queue[tuple[ClaimName, list[dict[str, Any]]]]
         self._waiting = queue.Queue(_MOST_WAITING)
         self._reported: set[str] = set()
@@ -109,15 +107,12 @@ class ClaimStatus:
                 self._report(name, repr(error))
 
     def _write(self, name: ClaimName, entries: list[dict[str, Any]]) -> None:
-        namespace = quote(name.namespace, safe="")
-        path = f"/apis/{_GROUP}/{self._version}/namespaces/{namespace}/resourceclaims/"
-        path += quote(name.name, safe="")
         for tries_left in reversed(range(_TRIES)):
             try:
-                document = self._server.get(path, _READ)
-                changed = with_entries(document, name, entries)
-                if changed is not None:
-                    self._server.replace(f"{path}/status", changed, _WRITE)
+                document = self._api.get(name, _READ)
+                changed = document and with_entries(document, name, entries)
+                if changed:
+                    self._api.replace_status(name, changed, _WRITE)
             except GpuhookError as error:
                 if client.is_missing(error):
                     return  # the claim was deleted

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from gpuhook.dra.claims.claim_reader import ClaimReader
     from gpuhook.dra.claims.claim_spec import ClaimSpecs
     from gpuhook.dra.claims.claim_status import ClaimStatus
-    from gpuhook.dra.claims.device_modes import DeviceModes
     from gpuhook.dra.claims.driver_state import DriverState
     from gpuhook.dra.claims.prepared_claim import PreparedDevice
+    from gpuhook.dra.claims.settings.device_modes import DeviceModes
     from gpuhook.dra.pool.pool_device import Pool
 
     Step = Callable[[str], None]  # notes what a call waits for

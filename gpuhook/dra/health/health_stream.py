@@ -99,7 +99,7 @@ def _health(
 
 
 def _status(troubles: Sequence[DeviceTrouble]) -> api.HealthStatus:
-    """Return the status: a driver that does not answer says nothing about its devices."""
+    """Return the status: a driver that does not answer reports nothing about its devices."""
     if any(one.kind != device_trouble.SILENT for one in troubles):
         return api.UNHEALTHY
     return api.UNKNOWN if troubles else api.HEALTHY

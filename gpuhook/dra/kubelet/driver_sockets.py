@@ -40,7 +40,6 @@ class DriverSockets:
         self._endpoints: dict[str, Endpoint] = {}
         self._wake = asyncio.Event()
         self._ending = False
-        self._ending = False
         self._reported = ""
         self._backoff = Backoff(_FIRST_DELAY, _LONGEST_DELAY)
         self._task: asyncio.Task[None] | None = None
@@ -57,7 +56,6 @@ class DriverSockets:
 
     async def end(self) -> None:
         """Remove the registration, wait for calls, and stop."""
-        self._ending = True
         self._ending = True
         self._wake.set()
         if self._task is not None:

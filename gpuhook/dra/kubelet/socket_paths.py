@@ -8,6 +8,7 @@ pod, and the kubelet calls the newest one.
 from __future__ import annotations
 
 import os
+import stat
 from binascii import crc32
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,16 +58,31 @@ def _path(directory: str, name: str, suffix: str) -> str:
     return os.path.join(directory, name + suffix)
 
 
+def sockets(directory: str, word: str) -> list[str]:
+    """Return the visible sockets of a directory, "<word>.sock" or "<word>-<more>.sock"."""
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return []
+    own = (one for one in names if one.startswith((f"{word}.", f"{word}-")))
+    paths = (os.path.join(directory, one) for one in own if one.endswith(".sock"))
+    return [path for path in paths if _is_socket(path)]
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
 def remove_dead(paths: SocketPaths, driver: str) -> None:
     """Remove the sockets of the driver's former pods, on which no process listens.
 
     The kubelet would dial them at each of its starts.
     """
     registry = os.path.dirname(paths.registration)
-    for directory, word in ((paths.directory, SERVICE), (registry, driver)):
-        with suppress(OSError):
-            for name in os.listdir(directory):
-                path = os.path.join(directory, name)
-                is_own = name.startswith((f"{word}-", f"{word}.sock")) and name.endswith(".sock")
-                if is_own and grpc_endpoint.is_dead(path):
-                    os.unlink(path)
+    for path in (*sockets(paths.directory, SERVICE), *sockets(registry, driver)):
+        if grpc_endpoint.is_dead(path):
+            with suppress(OSError):
+                os.unlink(path)

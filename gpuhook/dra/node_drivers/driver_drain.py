@@ -105,7 +105,7 @@ async def release(
         await asyncio.gather(*(one.end() for one in served))
 
 
-def delete_slices(driver: str, node: str, access: ApiAccess | None) -> int | None:
+def delete_slices(driver: str, node: str | None, access: ApiAccess | None) -> int | None:
     """Delete a driver's slices of this node, and return their number.
 
     None if the API server or the name of the node is unknown. Raises the faults of ApiServer.
@@ -123,7 +123,7 @@ def _kept(root: str, drivers: Iterable[LocalDriver]) -> str:
     names = {one.name for one in drivers}
     claims = kubelet_claims.kubelet_claims(root)
     kept = (one for one in claims if not one.drivers.isdisjoint(names))
-    return ", ".join(f"claim {one.namespace}/{one.name}" for one in kept)
+    return ", ".join(f"claim {one}" for one in kept)
 
 
 def _sockets(root: str, driver: LocalDriver) -> DriverSockets:

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.health.recovery_evidence import boot_id
 from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint, DamagedError
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
+from gpuhook.dra.kubelet import socket_paths
 from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
@@ -39,11 +39,11 @@ class LocalDriver:
 
     def sockets(self) -> list[str]:
         """Return the paths of the sockets for claims, of each pod of the driver."""
-        return _sockets(self.directory, "dra")
+        return socket_paths.sockets(self.directory, socket_paths.SERVICE)
 
     def registrations(self) -> list[str]:
         """Return the paths of the sockets for the registration."""
-        return _sockets(self.registry, self.name)
+        return socket_paths.sockets(self.registry, self.name)
 
     def claims(self) -> tuple[dict[str, PreparedClaim], str]:
         """Return the prepared claims of this boot by UID, and why the checkpoint is not read.
@@ -79,21 +79,3 @@ def node_drivers(place: DriverPlace) -> list[LocalDriver]:
 
 def _remove(uid: str, claims: dict[str, PreparedClaim]) -> None:
     claims.pop(uid, None)
-
-
-def _sockets(directory: str, prefix: str) -> list[str]:
-    """Return the visible sockets of a directory, "<prefix>.sock" or "<prefix>-<more>.sock"."""
-    try:
-        names = os.listdir(directory)
-    except OSError:
-        return []
-    own = (name for name in names if name.startswith((f"{prefix}.", f"{prefix}-")))
-    paths = (os.path.join(directory, name) for name in own if name.endswith(".sock"))
-    return sorted(path for path in paths if _is_socket(path))
-
-
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.lstat(path).st_mode)
-    except OSError:
-        return False

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.dra.pool.pool_device import Capacity, Pool, PoolDevice, Taint
+from gpuhook.dra.pool.pool_device import RESOURCE, Capacity, Pool, PoolDevice, Taint
 from gpuhook.vendors.catalogue import vendor_of
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ def _device(
     else:
         capacity |= {name: Capacity(number) for name, number in own.chip.items()}
     if form.resource:
-        attributes["resource"] = form.resource  # for the selectors of a class with that name
+        attributes[RESOURCE] = form.resource
     is_unusable = form.device.uuid in troubles
     return PoolDevice(
         own.name,

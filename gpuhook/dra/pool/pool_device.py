@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MEMORY = "memory"
 SLOTS = "slots"
+RESOURCE = "resource"  # an attribute: the extended resource name, for the selectors of its class
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from gpuhook.device_plugin.offer import fair_shares, resource_devices
 from gpuhook.device_plugin.offer.offered_devices import Resource, Unit, UnitMemory
 from gpuhook.device_plugin.offer.replica_sharing import shares
 from gpuhook.device_plugin.offer.sharing_warnings import share_warnings
-from gpuhook.dra.pool import plugin_keys
+from gpuhook.dra.pool import ineffective_keys
 from gpuhook.dra.pool.pool_device import MEMORY, SLOTS, Capacity
 from gpuhook.request.memory_request import MIB
 from gpuhook.request.replicas import SEPARATOR
@@ -108,7 +108,7 @@ def sharing_forms(configuration: Configuration, inventory: object, *others: obje
         share.device.uuid: _form(share, limit, sharing.strategy, reserve)
         for share, limit in limits.items()
     }
-    warnings += plugin_keys.without_meaning(configuration)
+    warnings += ineffective_keys.warnings(configuration)
     return SharingForms(forms, tuple(warnings))
 
 

@@ -9,7 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.dra.pool.pool_device import PoolDevice
+    from gpuhook.dra.pool.pool_device import Pool, PoolDevice
+    from gpuhook.dra.slices.server_features import ServerFeatures
     from gpuhook.dra.slices.slice_publisher import SlicePublisher
 
 
@@ -19,23 +20,10 @@ def document(publisher: SlicePublisher) -> dict[str, Any]:
     `trouble` is why the slices are not up to date.
     """
     pool, features = publisher.pool, publisher.features
-    is_current = publisher.published.is_set()
     slices = [] if pool is None or features is None else slice_layout.slice_specs(pool, features)
     return {
-        "server": None
-        if features is None
-        else {
-            "version": features.version,
-            "minor": features.minor,
-            "gates": sorted(features.gates),
-        },
-        "pool": None
-        if pool is None
-        else {
-            "name": pool.name,
-            "reason": pool.reason,
-            "devices": [_device(one) for one in pool.devices],
-        },
+        "server": None if features is None else _server(features),
+        "pool": None if pool is None else _pool(pool),
         "slices": [
             {
                 "devices": len(one.get("devices", ())),
@@ -43,9 +31,19 @@ def document(publisher: SlicePublisher) -> dict[str, Any]:
             }
             for one in slices
         ],
-        "published": is_current,
+        "published": publisher.published.is_set(),
         "trouble": publisher.trouble,
     }
+
+
+def _server(features: ServerFeatures) -> dict[str, Any]:
+    gates = sorted(features.gates)
+    return {"version": features.version, "minor": features.minor, "gates": gates}
+
+
+def _pool(pool: Pool) -> dict[str, Any]:
+    devices = [_device(one) for one in pool.devices]
+    return {"name": pool.name, "reason": pool.reason, "devices": devices}
 
 
 def _device(one: PoolDevice) -> dict[str, Any]:

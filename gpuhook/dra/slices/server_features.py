@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gpuhook.dra.api.resource_api import GROUP, VERSIONS
 from gpuhook.dra.pool.pool_device import MEMORY, Capacity, PoolDevice, Taint
 from gpuhook.dra.slices import slice_document
 from gpuhook.vendors.plugin.vendor_device import Device
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-GROUP = "resource.k8s.io"
-VERSIONS = ("v1", "v1beta2", "v1beta1")  # the preferred one first
 SHARES, COUNTERS, TAINTS = "DRAConsumableCapacity", "DRAPartitionableDevices", "DRADeviceTaints"
 _FIRST_SPLIT = 35  # 1.35 has counter sets in separate slices
 _FIRST_INFORMATION = 36  # 1.36 knows taints with the effect None

@@ -12,8 +12,9 @@ from gpuhook.device_plugin.api_server.client import (
     is_forbidden,
     is_missing,
 )
+from gpuhook.dra.api.resource_api import GROUP
 from gpuhook.dra.slices import server_features, slice_document
-from gpuhook.dra.slices.server_features import COUNTERS, GROUP, ServerFeatures
+from gpuhook.dra.slices.server_features import COUNTERS, ServerFeatures
 from gpuhook.dra.slices.slice_plan import StoredSlice
 from gpuhook.errors import GpuhookError, fault
 
@@ -63,7 +64,7 @@ class SliceClient:
         self.features = features
         spec = server_features.probe_spec(self.driver, self.node, features)
         try:
-            stored = self._create(0, spec, {}, "?dryRun=All")
+            stored = self.create(0, spec, {}, "?dryRun=All")
         except GpuhookError as error:
             cause = error.__cause__
             if isinstance(cause, StatusError) and cause.status in _NO_DRY_RUN:
@@ -99,12 +100,10 @@ class SliceClient:
         path, purpose = self._path(), _purpose("watch")
         return self._server.watch(path, purpose, query, WATCH_SECONDS, "application/json")
 
-    def create(self, number: int, spec: Mapping[str, Any], owner: dict[str, Any]) -> StoredSlice:
-        return self._create(number, spec, owner)
-
-    def _create(
+    def create(
         self, number: int, spec: Mapping[str, Any], owner: dict[str, Any], query: str = ""
     ) -> StoredSlice:
+        """Create the slice with this number of the layout."""
         metadata: dict[str, Any] = {"generateName": f"{number:05x}-{self.driver}-{self.node}-"}
         if owner:
             metadata["ownerReferences"] = [owner]

@@ -10,30 +10,29 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from typing import Any
 
 from gpuhook.device_plugin import daemon_thread
-from gpuhook.device_plugin.api_server.client import GoneError, is_conflict, is_forbidden
+from gpuhook.device_plugin.api_server.client import is_conflict, is_forbidden
 from gpuhook.device_plugin.kubelet.backoff import Backoff
 from gpuhook.dra.slices import server_features, slice_layout, slice_limits
 from gpuhook.dra.slices.server_form import server_form, with_times
 from gpuhook.dra.slices.slice_client import SliceClient
 from gpuhook.dra.slices.slice_plan import SliceLayout, SliceMemory, StoredSlice
+from gpuhook.dra.slices.slice_watch import SliceWatch
 from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.device_plugin.api_server.client import ApiServer, Changes
+    from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.dra.pool.pool_device import Pool
     from gpuhook.dra.slices.server_features import ServerFeatures
     from gpuhook.dra.slices.slice_plan import SlicePlan
 
-T = TypeVar("T")
 RESYNC = 600.0  # seconds until the slices are compared without a reason
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-_LONGEST_DELAY = 30.0  # after changes of others, which may be another driver's
 _MOST_CONFLICTS = 5
 
 
@@ -57,17 +56,14 @@ class SlicePublisher:
         self._log = log
         self._resync = resync
         self._retry = Backoff(first_pause, _LONGEST_PAUSE)
-        self._calm = Backoff(first_pause / 2, _LONGEST_DELAY)
         self._desired: Pool | None = None
         self._features: ServerFeatures | None = None
         self._memory = SliceMemory()
         self._generation = 0
         self._wake = asyncio.Event()
-        self._version = ""  # of the last list, for the watch
-        self._is_ended = False
-        self._changes: Changes | None = None
-        self._disturbed = 0.0  # when another client changed a slice
-        self._timer: asyncio.TimerHandle | None = None
+        self._watch = SliceWatch(
+            self._client, self._memory, self._wake.set, self._on_watch_fault, first_pause / 2
+        )
         self._reported: set[str] = set()
         self._published: Pool | None = None
         self.trouble = ""
@@ -92,8 +88,7 @@ class SlicePublisher:
 
     async def run(self) -> None:
         """Publish until cancelled."""
-        self._is_ended = False
-        watch = asyncio.create_task(self._follow())
+        watch = asyncio.create_task(self._watch.follow())
         watch.add_done_callback(lambda _: self._wake.set())
         try:
             while not watch.done():
@@ -106,18 +101,14 @@ class SlicePublisher:
                     timer.cancel()
             await watch  # it ends by a bug alone
         finally:
-            self._is_ended = True
             watch.cancel()
-            if self._timer is not None:
-                self._timer.cancel()
             await asyncio.gather(watch, return_exceptions=True)
-            self._close_watch()
 
     async def _round(self, pool: Pool) -> float:
         """Write the slices once; return the seconds until the next time."""
         self._wake.clear()
         try:
-            await _in_thread(lambda: self._reconcile(pool))
+            await daemon_thread.begin(lambda: self._reconcile(pool), "gpuhook-dra-slices")
         except GpuhookError as error:
             self._report(error)
             return self._retry.next()
@@ -134,6 +125,12 @@ class SlicePublisher:
         if error.message != self.trouble:
             self._log.warning(error.message, code=error.code, hint=error.hint)
         self.trouble = error.message
+
+    def _on_watch_fault(self, error: GpuhookError) -> None:
+        """Probe the server again: it may have been restarted, with other feature gates."""
+        if is_forbidden(error):
+            self._once_fault(error)
+        self._features = None
 
     # The rest of a round runs in a thread.
 
@@ -172,7 +169,7 @@ class SlicePublisher:
         owner = self._client.owner()
         if not owner:
             self._once("the slices have no owner: the service account may not get nodes")
-        stored, self._version = self._client.list()
+        stored, self._watch.version = self._client.list()
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         timed = with_times(server_form(desired, features), (one.spec for one in stored), now)
         form = self._within_limits(timed)
@@ -235,69 +232,3 @@ class SlicePublisher:
 
     def _once_fault(self, error: GpuhookError) -> None:
         self._once(error.message, code=error.code, hint=error.hint)
-
-    # The watch.
-
-    async def _follow(self) -> None:
-        """Wake run() after changes of other clients."""
-        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
-        version = ""
-        while True:
-            version = version or self._version
-            if not version:
-                await asyncio.sleep(_FIRST_PAUSE / 4)
-                continue
-            try:
-                version = await self._follow_watch(version)
-                pause.reset()
-            except GoneError:  # changes may be lost: list the slices
-                version = self._version = ""
-                self._wake.set()
-            except GpuhookError as error:
-                if is_forbidden(error):
-                    self._once_fault(error)
-                # The server may have been restarted, with other feature gates.
-                self._features = None
-                self._wake.set()
-                await asyncio.sleep(pause.next())
-
-    async def _follow_watch(self, version: str) -> str:
-        """Follow one watch to its end; return the version to continue with."""
-        changes = await _in_thread(lambda: self._open_watch(version))
-        try:
-            while (change := await _in_thread(changes.next)) is not None:
-                one = self._client.stored(change.get("object"))
-                version = one.version or version
-                if not self._memory.is_own_change(str(change.get("type")), one):
-                    self._wake_later()
-        finally:
-            self._close_watch()
-        await asyncio.sleep(_FIRST_PAUSE / 4)  # in case the server ends each watch at once
-        return version
-
-    def _open_watch(self, version: str) -> Changes:
-        """Open a watch in a thread; no one waits for it if run() has ended meanwhile."""
-        self._changes = changes = self._client.watch(version)
-        if self._is_ended:
-            self._close_watch()
-        return changes
-
-    def _close_watch(self) -> None:
-        changes, self._changes = self._changes, None
-        if changes is not None:
-            changes.interrupt()  # after a cancellation the thread still waits in next()
-            changes.close()
-
-    def _wake_later(self) -> None:
-        """Compare the slices soon, and later if others change them again and again."""
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._disturbed > 2 * _LONGEST_DELAY:
-            self._calm.reset()
-        if self._timer is None or self._timer.when() <= loop.time():
-            self._timer = loop.call_later(self._calm.next(), self._wake.set)
-        self._disturbed = loop.time()
-
-
-async def _in_thread(call: Callable[[], T]) -> T:
-    """Return the result of `call`; an answer without end does not keep the process alive."""
-    return await daemon_thread.begin(call, "gpuhook-dra-slices")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gpuhook.dra.pool.pool_device import Pool
+    from gpuhook.explain.claims.claim_allocation import ChosenDevice
     from gpuhook.explain.claims.claim_groups import ClaimGroup
     from gpuhook.explain.claims.claim_objects import ClaimManifest, ClassObject, ClassRequest
     from gpuhook.explain.claims.device_matches import DeviceMatch
@@ -118,19 +119,7 @@ def claimed_devices(
         return None
     if outcome.result != ALLOCATED:
         return ClaimedDevices(objections=(_objection(answer),))
-    own = [
-        one.match
-        for one in outcome.chosen
-        if (
-            group.claims[one.claim].kind == EXTENDED
-            and one.request.name.startswith(f"container-{container}-")
-        )
-        or any(
-            group.names[one.claim] == name
-            and asked in ("", one.request.name, one.request.name.partition("/")[0])
-            for name, asked in names
-        )
-    ]
+    own = [one.match for one in outcome.chosen if _is_used(one, group, container, names)]
     devices = [one.node_device.device for one in own]
     return ClaimedDevices(
         uuids=tuple(dict.fromkeys(one.device.uuid for one in devices)),
@@ -139,6 +128,17 @@ def claimed_devices(
         ),
         limits=tuple(_limits(own)),
     )
+
+
+def _is_used(
+    one: ChosenDevice, group: ClaimGroup, container: int, names: Sequence[tuple[str, str]]
+) -> bool:
+    """Return whether a container names the request of a device, or its extended resource."""
+    name = one.request.name
+    if group.claims[one.claim].kind == EXTENDED and name.startswith(f"container-{container}-"):
+        return True
+    asked = {request for claim, request in names if claim == group.names[one.claim]}
+    return not asked.isdisjoint(("", name, name.partition("/")[0]))
 
 
 def _limits(matches: Sequence[DeviceMatch]) -> Iterator[MemoryLimit]:

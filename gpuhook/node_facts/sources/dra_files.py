@@ -8,18 +8,36 @@ format of the kubelet: it is read as far as it is known.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
+from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
 from gpuhook.node_facts.sources import kubelet_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gpuhook.node_facts.sources.node_tree import Tree
 
-_STATE = "dra_manager_state"
-_MAX_STATE = 64 << 20
+STATE = "dra_manager_state"
+MAX_STATE = 64 << 20
 _UID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _REGISTRATION = re.compile(rf"(?P<driver>.+?)(?:-{_UID})?-reg\.sock")
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletClaim:
+    """A claim that the kubelet has prepared, and the UIDs of its pods."""
+
+    namespace: str
+    name: str
+    uid: str
+    drivers: frozenset[str]
+    pods: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
 
 def registry(directory: str) -> str:
@@ -59,17 +77,38 @@ def sockets(tree: Tree, directory: str) -> list[str]:
 
 def prepared_claims(tree: Tree, directory: str) -> dict[str, list[str]]:
     """Return the claims that the kubelet has prepared, "namespace/name", by driver."""
-    content = tree.read(f"{directory}/{_STATE}", _MAX_STATE)
+    content = tree.read(f"{directory}/{STATE}", MAX_STATE)
     found: dict[str, list[str]] = {}
-    if content is None:
-        return found
     try:
-        data = documents.parse_json_object(content)
-        inner = data.get("Data")
-        entries = documents.parse_json(inner)["Entries"] if isinstance(inner, str) else []
-        for one in entries or ():
-            for driver in one["DriverState"] or ():
-                found.setdefault(str(driver), []).append(f"{one['Namespace']}/{one['ClaimName']}")
-    except (ValueError, KeyError, TypeError):
+        for one in kubelet_claims(content) if content is not None else ():
+            for driver in sorted(one.drivers):
+                found.setdefault(driver, []).append(str(one))
+    except (GpuhookError, ValueError, KeyError, TypeError, AttributeError):
         return {}
     return found
+
+
+def kubelet_claims(content: bytes) -> list[KubeletClaim]:
+    """Return the claims of the kubelet's file of claims.
+
+    Raises GpuhookError, ValueError, KeyError, TypeError or AttributeError for unknown content.
+    """
+    return [
+        KubeletClaim(
+            one["Namespace"],
+            one["ClaimName"],
+            one["ClaimUID"],
+            frozenset(one["DriverState"] or ()),
+            tuple(sorted(one["PodUIDs"] or ())),
+        )
+        for one in _entries(documents.parse_json_object(content))
+    ]
+
+
+def _entries(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the entries; before Kubernetes 1.32 the file has no document in a document."""
+    data = documents.parse_json_object(content["Data"]) if "Data" in content else content
+    for key in ("ClaimInfoStateList", "Entries", "entries"):
+        if data.get(key):
+            return list(data[key])
+    return []

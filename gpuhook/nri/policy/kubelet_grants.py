@@ -13,8 +13,8 @@ import os
 from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.config.launch_options import DEFAULT_SOCKET
+from gpuhook.device_plugin.kubelet import device_checkpoint
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host import documents
 from gpuhook.host.hot import files
 from gpuhook.nri.wire.protobuf_wire import Message
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     Holder = tuple[str, str]  # UID of the pod, name of the container
 
 DIRECTORY = os.path.dirname(DEFAULT_SOCKET)
-NAME = "kubelet_internal_checkpoint"
-_MAX_SIZE = 64 << 20
 
 
 @dataclass(slots=True)
@@ -61,7 +59,7 @@ class KubeletGrants:
 
         A kubelet without a device plugin has no checkpoint; every kubelet makes its directory.
         """
-        path = os.path.join(self.directory, NAME)
+        path = os.path.join(self.directory, device_checkpoint.NAME)
         try:
             version = files.version(os.stat(path))
             if version != self._version:
@@ -78,7 +76,7 @@ class KubeletGrants:
 
 def _answers(path: str) -> dict[Holder, list[str]]:
     """Return the answers of device plugins by container; one has several with several resources."""
-    data = documents.parse_json(files.read(path, _MAX_SIZE))["Data"]
+    data = device_checkpoint.content(path)
     found: dict[Holder, list[str]] = {}
     for one in data.get("PodDeviceEntries") or ():
         holder = (str(one["PodUID"]), str(one["ContainerName"]))

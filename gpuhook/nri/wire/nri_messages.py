@@ -28,11 +28,10 @@ _NAME_LABEL = "io.kubernetes.container.name"
 class PodSandbox:
     """The pod of a container."""
 
-    __slots__ = ("annotations", "identity", "name", "namespace", "runtime_handler", "uid")
+    __slots__ = ("annotations", "name", "namespace", "runtime_handler", "uid")
 
     def __init__(self, message: Message) -> None:
         """Raises WireError."""
-        self.identity = message.text(1)
         self.name = message.text(2)
         self.uid = message.text(3)
         self.namespace = message.text(4)
@@ -131,14 +130,13 @@ def _is_every_device(rule: dict[str, Any]) -> bool:
 
 
 class RuntimeFacts:
-    """What the runtime tells a plugin about itself. Times are in seconds, 0 if unknown."""
+    """What the runtime reports about itself. Times are in seconds, 0 if unknown."""
 
-    __slots__ = ("request_timeout", "runtime", "text", "version")
+    __slots__ = ("request_timeout", "runtime", "version")
 
     def __init__(self, data: memoryview) -> None:
         """Raises WireError."""
         message = Message(data)
-        self.text = message.text(1)
         self.runtime = message.text(2)
         self.version = message.text(3)
         self.request_timeout = max(0, message.integer(5)) / 1000

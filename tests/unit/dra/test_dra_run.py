@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
+from gpuhook.cli.dra.dra_run import OPTIONS
 from gpuhook.device_plugin.config.overrides import read_overrides
-from gpuhook.dra.dra_options import OPTIONS, DraLaunch, dra_launch
+from gpuhook.dra.dra_options import DraLaunch, dra_launch
 from tests.refusal import refused
 
 CLUSTER = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}

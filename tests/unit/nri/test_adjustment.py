@@ -193,5 +193,5 @@ def test_pod() -> None:
         annotations=nri_api.pairs({"k": "v"}),
     )  # fmt: skip
     found = PodSandbox(Message(message.SerializeToString()))
-    assert (found.identity, found.name, found.uid, found.namespace) == ("s", "p", "u", "n")
+    assert (found.name, found.uid, found.namespace) == ("p", "u", "n")
     assert (found.runtime_handler, found.annotations) == ("nvidia", {"k": "v"})

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from gpuhook.device_plugin.api.deviceplugin_pb2 import CDIDevice, ContainerAllocateResponse, Mount
+from gpuhook.device_plugin.kubelet.device_checkpoint import NAME
 from gpuhook.entry.plan_context import sources_logged
 from gpuhook.errors import GpuhookError
 from gpuhook.node.kept_log import KeptLog
-from gpuhook.nri.policy.kubelet_grants import NAME, KubeletGrants
+from gpuhook.nri.policy.kubelet_grants import KubeletGrants
 from gpuhook.nri.policy.pod_annotations import PREFIX
-from gpuhook.nri.request_policy import RequestPolicy
+from gpuhook.nri.policy.request_policy import RequestPolicy
 from gpuhook.nri.wire import protobuf_wire as wire
 from gpuhook.nri.wire.nri_messages import NriContainer, PodSandbox
 from gpuhook.nri.wire.protobuf_wire import Message

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpuhook.support_bundle import log_lines
-from gpuhook.support_bundle.allow_list import DOCUMENTS, READINGS
+from gpuhook.support_bundle.allow_list import DOCUMENTS, OF_DOCUMENTS, READINGS
 from gpuhook.support_bundle.redaction import LEFT_OUT, AllowList
 from tests.unit.bundle_secrets import KINDS
 
@@ -121,3 +121,26 @@ def test_any_text_is_processed_in_bounded_time(text: str, path: str) -> None:
     start = time.monotonic()
     bundled(text, path)
     assert time.monotonic() - start < 20
+
+
+def test_what_doctor_reads_of_nri_and_dra_is_kept() -> None:
+    table = "[plugins.'io.containerd.nri.v1.nri']\ndisable = false\nplugin_path = '/opt/nri'\n"
+    crio = "[crio.nri]\nenable_nri = true\nnri_listen = '/run/nri.sock'\n"
+    state = '{"Data":"{\\"Entries\\":[{\\"Namespace\\":\\"team\\"}]}","Checksum":1}'
+    assert bundled(table, TOML) == table
+    assert bundled(crio, "/etc/crio/crio.conf.d/a.conf") == crio
+    assert bundled(state, "/var/lib/kubelet/dra_manager_state") == state
+    sockets = {"/var/lib/kubelet/plugins_registry/gpu.nvidia.com-reg.sock": "Connection refused"}
+    processes = [{"argv": ["gpuhook", "nri", "run", "--index", "11"]}, {"argv": ["dra", "run"]}]
+    for name, document in (("draSockets", sockets), ("processes", processes)):
+        kept = AllowList().document({name: document}, READINGS[name], "here")
+        assert kept == {name: document}
+
+
+def test_dra_status_keeps_its_keys() -> None:
+    taint = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule", "since": ""}
+    driver = {"name": "gpu.nvidia.com", "claims": [{"uid": "1"}], "sockets": [{"taints": [taint]}]}
+    document = {"schema": "gpuhook/dra-status/v1", "drivers": [driver], "token": "hunter2"}
+    kept = AllowList().document(document, OF_DOCUMENTS["dra-status.json"], "here")
+    assert kept == {**document, "token": LEFT_OUT}
+    assert AllowList().document({"value": "hunter2"}, DOCUMENTS, "here") == {"value": LEFT_OUT}

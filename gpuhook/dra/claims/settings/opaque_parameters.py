@@ -2,7 +2,7 @@
 """Reads opaque parameters of device classes and claims, strictly. Pure.
 
 The API server does not check them. An unknown key, a value of another type and a value that gpuhook
-cannot apply are problems; what a driver ignores, its user would believe in.
+cannot apply are problems: users would rely on a setting that the driver ignores.
 """
 
 from __future__ import annotations

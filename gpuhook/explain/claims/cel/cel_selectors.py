@@ -37,7 +37,7 @@ _REFUSED = ("Syntax error", "found no matching overload")
 
 @dataclass(frozen=True, slots=True)
 class SelectorVerdict:
-    """What a selector says about a device: MATCHES, EXCLUDES, BROKEN or NOT_JUDGED, and why."""
+    """The verdict of a selector on a device: MATCHES, EXCLUDES, BROKEN or NOT_JUDGED, and why."""
 
     verdict: str
     reason: str = ""

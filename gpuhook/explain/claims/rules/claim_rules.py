@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The objections to claims, templates and device classes: of the API server, of the driver, others.
 
-`by` is who refuses an object. What the API server accepts and does not work is an objection, too:
-it does not check parameters of drivers, names of classes, drivers and attributes.
+`by` is the component that refuses an object. What the API server accepts and cannot work is also
+an objection: the server checks no parameters of drivers, and no names of classes and attributes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 
 from gpuhook.dra.claims.settings import opaque_parameters
+from gpuhook.dra.pool.pool_device import RESOURCE
 from gpuhook.explain.claims.cel import cel_selectors
 from gpuhook.explain.claims.claim_manifests import claim_spec, default_classes, name_of
 from gpuhook.explain.claims.claim_objects import CLASS
@@ -31,7 +32,6 @@ DRIVER = "DRA driver"
 _ATTRIBUTE = re.compile(r"""device\.attributes\[\s*['"]([^'"]+)['"]\s*\]\s*\.\??\s*(\w+)""")
 _DRIVER_NAME = re.compile(r"""device\.driver\s*==\s*['"]([^'"]+)['"]""")
 _STANDARD = "resource.kubernetes.io"
-_RESOURCE = "resource"  # of the configuration; node_pool adds it to the attributes of each vendor
 _NEARLY = 0.85  # gpu.nvidia.co is a typing error, gpu.example.com is another driver
 
 
@@ -120,7 +120,7 @@ def known_attributes(domain: str) -> tuple[str, ...]:
     if domain == _STANDARD:
         return ("pcieRoot", "pciBusID", "numaNode")
     found = [vendor.dra_attributes for vendor in vendors() if vendor.dra_driver == domain]
-    return (*found[0], _RESOURCE) if found else ()
+    return (*found[0], RESOURCE) if found else ()
 
 
 def _similar(kind: str, name: str, known: Sequence[str], where: str) -> Iterator[Objection]:

@@ -19,10 +19,10 @@ from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint
 from gpuhook.dra.claims.claim import ClaimName
 from gpuhook.dra.claims.claim_reader import ClaimReader
 from gpuhook.dra.claims.claim_spec import ClaimSpecs
-from gpuhook.dra.claims.device_modes import DeviceModes
 from gpuhook.dra.claims.driver_state import DriverState
 from gpuhook.dra.claims.preparation import Preparation
 from gpuhook.dra.claims.prepared_claim import PreparedClaim, PreparedDevice
+from gpuhook.dra.claims.settings.device_modes import DeviceModes
 from gpuhook.dra.pool.pool_device import Pool, PoolDevice
 from gpuhook.dra.pool.sharing_form import SharingForms
 from gpuhook.errors import fault

@@ -122,6 +122,13 @@ def test_the_status_is_written_in_the_background(cluster: Cluster) -> None:
     assert entry["data"]["memoryLimit"] == "3840Mi"
 
 
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+def test_an_older_version_of_the_api(cluster: Cluster, version: str) -> None:
+    cluster.versions = (version,)
+    put(cluster)
+    eventually(lambda: statuses(cluster), "the status of the claim")
+
+
 def test_a_conflict_is_tried_again(cluster: Cluster) -> None:
     cluster.faults.append(Fault("update", "resourceclaims", count=2, status=409))
     put(cluster)

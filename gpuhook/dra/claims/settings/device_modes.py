@@ -17,7 +17,7 @@ from gpuhook.device_plugin.gpu_policies.policy_plan import COMPUTE_MODE, TIME_SL
 from gpuhook.device_plugin.gpu_policies.policy_service import PolicyState
 from gpuhook.device_plugin.mps.mps_service import MpsState
 from gpuhook.device_plugin.node_snapshot import NodeSnapshot
-from gpuhook.dra.claims import share_resources
+from gpuhook.dra.claims.settings import claim_resources
 from gpuhook.dra.pool.sharing_form import SharingForms
 from gpuhook.errors import GpuhookError, fault
 
@@ -97,7 +97,7 @@ class DeviceModes:
         if share.is_admin or form is None:
             return Allocation()
         if share.settings.mps is not None:
-            name = share_resources.server_name(shares, forms)
+            name = claim_resources.server_name(shares, forms)
         elif form.strategy == MPS:
             name = form.offered_name
         else:
@@ -116,7 +116,7 @@ class DeviceModes:
 
     def _apply(self, new: Iterable[DeviceShare] = ()) -> None:
         """Set exactly the modes that the file and the claims need."""
-        claims = share_resources.mode_resources([*self._held(), *new], self._forms)
+        claims = claim_resources.mode_resources([*self._held(), *new], self._forms)
         resources = (*self._forms.resources(), *claims)
         # A server sets its own compute mode, so earlier values are restored first.
         self._policies.restore(resources, self._snapshot)

@@ -45,7 +45,7 @@ _UNITS = (
 )
 
 
-def without_meaning(chosen: Configuration) -> list[str]:
+def warnings(chosen: Configuration) -> list[str]:
     """Return a warning for each key without a meaning whose value is not the default."""
     document, usual = configuration.document(chosen), configuration.document(Configuration())
     found = [
