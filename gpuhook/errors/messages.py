@@ -1079,6 +1079,9 @@ claim {claim}: the {what} of {device} is not set: {reason}
 GH2624 HostError
 the status of claim {claim} is not written: {reason}
 give the driver's service account the verbs of https://github.com/gpuhook/gpuhook/blob/main/docs/dra.md; claims work without it
+GH2625 RefusedError
+claim {claim} cannot have {device}: its claims would have {used} of {total} {what}: {others}
+wait until the pods of the other claims have ended, or delete them
 GH2630 FileError
 {path} has no DeviceClass
 write the classes of the cluster to it: kubectl get deviceclasses -o yaml

@@ -72,7 +72,7 @@ class Preparation:
     def prepare(self, name: ClaimName, step: Step) -> tuple[PreparedDevice, ...]:
         """Return the devices of a claim, prepared once.
 
-        Raises GH2600 to GH2606, GH2608, GH2609, GH2620 to GH2623, the faults of the API server and
+        Raises GH2600 to GH2606, GH2608, GH2609, GH2620 to GH2623, GH2625, the faults of the API server and
         of files, and what `require_free` raises.
         """
         _require_valid(name)
@@ -192,7 +192,7 @@ class Preparation:
 def _shared(
     intent: PreparedClaim, state: DriverState, claims: Mapping[str, PreparedClaim]
 ) -> PreparedClaim:
-    """Return an intent with its shares; raises GH2620 to GH2622."""
+    """Return an intent with its shares; raises GH2620 to GH2622 and GH2625."""
     names = dict.fromkeys(one.device for one in intent.claim.devices)
     devices = {name: found for name in names if (found := state.device(name)) is not None}
     held = [share for one in claims.values() for share in one.shares]
