@@ -278,3 +278,12 @@ def test_leftover_temporary_files_are_removed_by_a_driver_alone(world: World) ->
     assert left.exists()
     world.restart()
     assert not left.exists()
+
+
+def test_a_change_after_a_reboot_revives_no_claim(world: World) -> None:
+    """Drain changes the checkpoint before any driver has started."""
+    later = ClaimCheckpoint(os.path.dirname(world.checkpoint.path), "boot-2")
+    later.change(lambda claims: claims.pop(A.uid, None))
+    world.boot = "boot-2"
+    world.restart()
+    assert world.prepared() == []
