@@ -72,8 +72,8 @@ class Preparation:
     def prepare(self, name: ClaimName, step: Step) -> tuple[PreparedDevice, ...]:
         """Return the devices of a claim, prepared once.
 
-        Raises GH2600 to GH2606, GH2608, GH2609, GH2620 to GH2623, GH2625, the faults of the API server and
-        of files, and what `require_free` raises.
+        Raises GH2600 to GH2606, GH2608, GH2609, GH2620 to GH2623, GH2625, the faults of the API
+        server and of files, and what `require_free` raises.
         """
         _require_valid(name)
         step("the checkpoint")
@@ -154,12 +154,12 @@ class Preparation:
             self._modes.set(complete.shares)
             self.specs.write(complete, self._spec(complete, state))
             self.checkpoint.change(lambda claims: _put(complete, claims))
-            found = (state.device(one.device) for one in complete.claim.devices)
-            self._status.put(complete, [one for one in found if one is not None])
         except BaseException:
             with suppress(GpuhookError, OSError):
-                self._undo(uid)
+                self._undo_intent(uid)
             raise
+        found = (state.device(one.device) for one in complete.claim.devices)
+        self._status.put(complete, [one for one in found if one is not None])
 
     def _spec(self, prepared: PreparedClaim, state: DriverState) -> Spec:
         """Return the CDI spec of a claim, with what its shares add to the devices."""
@@ -173,6 +173,12 @@ class Preparation:
 
         return claim_spec.document(prepared, state.pool, state.spec, added)
 
+    def _undo_intent(self, uid: str) -> None:
+        """Undo a claim, unless the driver of another pod has prepared it meanwhile."""
+        known = self.checkpoint.claims().get(uid)
+        if known is None or not known.is_complete:
+            self._undo(uid)
+
     def _undo(self, uid: str) -> None:
         known = self.checkpoint.claims().get(uid)
         self.specs.remove(uid)
@@ -184,7 +190,7 @@ class Preparation:
         new = replace(known, token=state.token)
         uid = known.claim.name.uid
         with self._hold(known, step):
-            if uid in self.checkpoint.claims():
+            if self.checkpoint.claims().get(uid) == known:
                 self.specs.write(new, self._spec(new, state))
                 self.checkpoint.change(lambda claims: _put(new, claims))
 
