@@ -1064,6 +1064,9 @@ the other devices are published; report the device with `gpuhook support-bundle`
 GH2611 HostError
 the API server (Kubernetes {version}) does not serve ResourceSlices, resource.k8s.io
 use Kubernetes 1.34 or newer; 1.32 and 1.33 need the feature gate DynamicResourceAllocation and --runtime-config=resource.k8s.io/v1beta1=true
+GH2612 HostError
+another program writes the ResourceSlices of {driver} on {node}: the driver now writes them each 10 minutes only
+remove the other driver of this name from the node: `kubectl get pods -A -o wide`
 GH2620 FileError
 claim {claim}: {problems}
 {hint}

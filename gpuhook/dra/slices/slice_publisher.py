@@ -16,6 +16,7 @@ from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.api_server.client import GoneError, is_conflict, is_forbidden
 from gpuhook.device_plugin.kubelet.backoff import Backoff
 from gpuhook.dra.slices import server_features, slice_layout, slice_limits
+from gpuhook.dra.slices.other_writer import OtherWriter
 from gpuhook.dra.slices.server_form import server_form, with_times
 from gpuhook.dra.slices.slice_client import SliceClient
 from gpuhook.dra.slices.slice_plan import SliceLayout, SliceMemory, StoredSlice
@@ -61,6 +62,8 @@ class SlicePublisher:
         self._desired: Pool | None = None
         self._features: ServerFeatures | None = None
         self._memory = SliceMemory()
+        self._other = OtherWriter()
+        self._written: Pool | None = None  # the pool of the last complete round
         self._generation = 0
         self._wake = asyncio.Event()
         self._version = ""  # of the last list, for the watch
@@ -180,12 +183,21 @@ class SlicePublisher:
             slice_layout.slice_specs(form, features), self._is_equal(owner), self._generation
         )
         plan = layout.plan(stored)
+        if desired is self._written and not plan.is_empty:
+            self._note_other(stored)
         dropped = self._apply(plan, owner)
         self._generation = plan.generation
         if not dropped:
-            self._published = form
+            self._published, self._written = form, desired
             self._report_published(form, plan, len(layout.specs))
         return dropped
+
+    def _note_other(self, stored: list[StoredSlice]) -> None:
+        """Report another program that writes the slices again and again, and write seldom then."""
+        if any(map(self._memory.is_foreign, stored)):
+            self._other.note()
+        if self._other.is_active:
+            self._once_fault(fault("GH2612", driver=self._client.driver, node=self._client.node))
 
     def _is_equal(self, owner: dict[str, Any]) -> Callable[[StoredSlice, dict[str, Any]], bool]:
         def compare(one: StoredSlice, spec: dict[str, Any]) -> bool:
@@ -294,7 +306,8 @@ class SlicePublisher:
         if loop.time() - self._disturbed > 2 * _LONGEST_DELAY:
             self._calm.reset()
         if self._timer is None or self._timer.when() <= loop.time():
-            self._timer = loop.call_later(self._calm.next(), self._wake.set)
+            delay = self._resync if self._other.is_active else self._calm.next()
+            self._timer = loop.call_later(delay, self._wake.set)
         self._disturbed = loop.time()
 
 
