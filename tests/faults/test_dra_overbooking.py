@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from tests.cluster_api.cluster_server import Cluster
 from tests.kubelet.allocated_claims import Document, result, stored, uid_of
 from tests.kubelet.dra_kubelet import DraKubelet
@@ -36,3 +38,18 @@ def test_claims_of_a_former_form_are_counted(
     assert not [one for one in driver.specs() if claims[1].uid in one]
     assert dra_kubelet.unprepare(DRIVER, old)[old.uid].error == ""
     assert dra_kubelet.prepare(DRIVER, claims[1])[claims[1].uid].error == ""
+
+
+def test_a_whole_gpu_is_not_given_while_claims_have_slots(
+    run_dra: RunDra, dra_kubelet: DraKubelet, cluster: Cluster
+) -> None:
+    driver = run_dra(text=SHARED)
+    eventually(cluster.store.slices)
+    old, whole = stored(cluster, "old", result("gpu-0-s0")), stored(cluster, "w", result("gpu-0"))
+    assert dra_kubelet.prepare(DRIVER, old)[old.uid].error == ""
+    driver.configure("version: v1\n")
+    driver.signal(signal.SIGHUP)
+    eventually(lambda: "allowMultipleAllocations" not in str(cluster.store.slices()))
+    error = dra_kubelet.prepare(DRIVER, whole)[whole.uid].error
+    assert "GH2606" in error
+    assert "default/old has it" in error

@@ -144,7 +144,7 @@ class Preparation:
 
     def _carry_out(self, intent: PreparedClaim, state: DriverState, step: Step) -> None:
         """Write intent, modes, spec and result. After a failure nothing of the claim remains."""
-        self.checkpoint.change(lambda claims: _put(_shared(intent, state, claims), claims))
+        self.checkpoint.change(lambda claims: _begin(intent, state, claims))
         uid = intent.claim.name.uid
         try:
             step("the kubelet's list of containers with devices")
@@ -193,6 +193,12 @@ class Preparation:
             if self.checkpoint.claims().get(uid) == known:
                 self.specs.write(new, self._spec(new, state))
                 self.checkpoint.change(lambda claims: _put(new, claims))
+
+
+def _begin(intent: PreparedClaim, state: DriverState, claims: dict[str, PreparedClaim]) -> None:
+    """Add an intent with its shares; raises GH2606, and what _shared() raises."""
+    _put(intent, claims)
+    _put(_shared(intent, state, claims), claims)
 
 
 def _shared(
