@@ -53,3 +53,27 @@ def test_a_whole_gpu_is_not_given_while_claims_have_slots(
     error = dra_kubelet.prepare(DRIVER, whole)[whole.uid].error
     assert "GH2606" in error
     assert "default/old has it" in error
+
+
+def test_a_renewed_spec_never_loses_its_limit(
+    run_dra: RunDra, dra_kubelet: DraKubelet, cluster: Cluster
+) -> None:
+    """The configuration excludes the device of a prepared claim, and then the spec is lost."""
+    driver = run_dra(text=SHARED)
+    eventually(cluster.store.slices)
+    (one,) = cluster.store.slices()
+    uuid = next(d for d in one["spec"]["devices"] if d["name"] == "gpu-0")["attributes"]["uuid"]
+    claim = stored(cluster, "a", result("gpu-0-s0"))
+    assert dra_kubelet.prepare(DRIVER, claim)[claim.uid].error == ""
+    path = next(driver.cdi / name for name in driver.specs() if claim.uid in name)
+    assert ",hard=" in path.read_text()
+    driver.configure(SHARED.replace("gpuhook: {", f"gpuhook: {{excludeDevices: [{uuid['string']}], "))
+    driver.signal(signal.SIGHUP)
+    eventually(lambda: len(cluster.store.slices()[0]["spec"]["devices"]) == 7)
+    path.unlink()
+    assert "GH2605" in dra_kubelet.prepare(DRIVER, claim)[claim.uid].error
+    assert not path.exists()
+    driver.configure(SHARED)
+    driver.signal(signal.SIGHUP)
+    eventually(path.exists)
+    assert ",hard=" in path.read_text()

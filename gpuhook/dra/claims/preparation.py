@@ -187,6 +187,7 @@ class Preparation:
 
     def _renew(self, known: PreparedClaim, state: DriverState, step: Step) -> None:
         """Write the spec of a prepared claim again, unless it has ended meanwhile."""
+        _require_offered(known, state)
         new = replace(known, token=state.token)
         uid = known.claim.name.uid
         with self._hold(known, step):
@@ -210,6 +211,13 @@ def _shared(
     held = [share for one in claims.values() for share in one.shares]
     shares = claim_shares.claim_shares(intent.claim, devices, state.sharing, held)
     return replace(intent, shares=shares)
+
+
+def _require_offered(known: PreparedClaim, state: DriverState) -> None:
+    """Raise GH2605 for a device that the configuration now excludes: its limit would be lost."""
+    for share in known.shares:
+        if share.memory and share.uuid not in state.sharing.forms.forms:
+            raise fault("GH2605", claim=share.claim, device=share.device, pool=state.pool.name)
 
 
 def _remove(uid: str, claims: dict[str, PreparedClaim]) -> None:
