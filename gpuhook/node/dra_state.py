@@ -69,9 +69,7 @@ def dra_state(get: Get, create: Create, node: str) -> dict[str, Any]:
         (
             "drivers",
             lambda: [
-                *_drivers(
-                    get("/apis/apps/v1/daemonsets", "daemonsets", ""), create, found["minor"]
-                )
+                *_drivers(get("/apis/apps/v1/daemonsets", "daemonsets", ""), create, found["minor"])
             ],
         ),
         ("terminating", lambda: [*_ending(get(f"/api/v1/pods{selected}", "pods", ""))]),

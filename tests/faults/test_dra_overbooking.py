@@ -67,7 +67,9 @@ def test_a_renewed_spec_never_loses_its_limit(
     assert dra_kubelet.prepare(DRIVER, claim)[claim.uid].error == ""
     path = next(driver.cdi / name for name in driver.specs() if claim.uid in name)
     assert ",hard=" in path.read_text()
-    driver.configure(SHARED.replace("gpuhook: {", f"gpuhook: {{excludeDevices: [{uuid['string']}], "))
+    driver.configure(
+        SHARED.replace("gpuhook: {", f"gpuhook: {{excludeDevices: [{uuid['string']}], ")
+    )
     driver.signal(signal.SIGHUP)
     eventually(lambda: len(cluster.store.slices()[0]["spec"]["devices"]) == 7)
     path.unlink()
