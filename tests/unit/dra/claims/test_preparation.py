@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import resource
+import signal
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -398,3 +400,18 @@ def test_a_status_that_cannot_be_written_fails_no_claim(
     with pytest.raises(RuntimeError):
         world.prepare(A)
     assert world.prepare(A)
+
+
+def test_a_full_disk_is_named(world: World) -> None:
+    world.server.add(allocated(A, result("gpu-0")))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (256, hard))
+    try:
+        with pytest.raises(OSError, match="too large") as caught:
+            world.prepare(A)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert caught.value.filename == world.checkpoint.path
+    assert not [name for name in world.files() if name.endswith(".tmp")]
