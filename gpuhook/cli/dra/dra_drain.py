@@ -13,6 +13,7 @@ from gpuhook.cli.dra import node_place
 from gpuhook.device_plugin.api_server.service_account import SERVICE_ACCOUNT, in_cluster
 from gpuhook.errors import GpuhookError
 from gpuhook.host import console
+from gpuhook.host.error_text import worded
 
 
 @click.command()
@@ -51,8 +52,9 @@ def drain(
 
     Run it after the drivers have stopped: a pod remains in Terminating until a driver has answered
     for its claims, and this command answers. It uses the checkpoint, the CDI specs and the
-    kubelet's file. Without the API server, the kubelet deletes the ResourceSlices of drivers that
-    have stopped. Pods that still use a claim are named, and nothing is changed.
+    kubelet's file. Time slices and compute modes of claims are restored. Without the API server,
+    the kubelet deletes the ResourceSlices of drivers that have stopped. Pods that still use a claim
+    are named, and nothing is changed.
     """
     place = node_place.place(kubelet_root, cdi_directory)
     drivers = node_place.imported("local_driver").node_drivers(place)
@@ -70,7 +72,26 @@ def drain(
         for line in work.end_claims(driver):
             click.echo(line)
     asyncio.run(work.release(place.kubelet, drivers, wait, console.say))
+    if not any(work.is_running(one) for one in drivers):
+        _restore_modes(work, place.host_root)  # last: a driver that hangs does not answer
     console.say("the kubelet has no claim of these drivers")
+
+
+def _restore_modes(work: Any, host_root: str) -> None:
+    """Restore the modes of GPUs; a driver that does not answer is a warning."""
+    from gpuhook.device_plugin.config.launch_options import Launch
+
+    roots = (os.environ.get(f"GPUHOOK_{name}_ROOT") for name in ("DRIVER", "DEV"))
+    names = ("node_driver_root", "node_dev_root")
+    launch = Launch(host_root=host_root, **dict(zip(names, roots, strict=True)))
+    try:
+        lines = work.restore_modes(launch)
+    except (GpuhookError, OSError) as raised:
+        error = worded(raised)
+        console.warn(f"{error.code}: {error.message}; the modes of GPUs are not restored")
+    else:
+        for line in lines:
+            click.echo(line)
 
 
 def _delete_slices(work: Any, driver: str, node_name: str, service_account: str) -> None:
