@@ -81,9 +81,8 @@ def _restore_modes(work: Any, host_root: str) -> None:
     """Restore the modes of GPUs; a driver that does not answer is a warning."""
     from gpuhook.device_plugin.config.launch_options import Launch
 
-    roots = (os.environ.get(f"GPUHOOK_{name}_ROOT") for name in ("DRIVER", "DEV"))
-    names = ("node_driver_root", "node_dev_root")
-    launch = Launch(host_root=host_root, **dict(zip(names, roots, strict=True)))
+    driver, dev = (os.environ.get(f"GPUHOOK_{name}_ROOT") for name in ("DRIVER", "DEV"))
+    launch = Launch(host_root=host_root, node_driver_root=driver, node_dev_root=dev)
     try:
         lines = work.restore_modes(launch)
     except (GpuhookError, OSError) as raised:
