@@ -112,12 +112,16 @@ def _of_expression(selector: Value, verdict: SelectorVerdict) -> Iterator[Object
             yield from _similar("driver", domain, drivers, where)
 
 
+# Of all vendors: the resource of the plugin's configuration, and of a device for one slot.
+_OF_POOL = ("resource", "parentUUID", "replica", "replicas")
+
+
 def known_attributes(domain: str) -> tuple[str, ...]:
     """Return the attributes of a domain that gpuhook's drivers publish, () for other domains."""
     if domain == _STANDARD:
         return ("pcieRoot", "pciBusID", "numaNode")
     found = [vendor.dra_attributes for vendor in vendors() if vendor.dra_driver == domain]
-    return found[0] if found else ()
+    return tuple(dict.fromkeys((*found[0], *_OF_POOL))) if found else ()
 
 
 def _similar(kind: str, name: str, known: Sequence[str], where: str) -> Iterator[Objection]:

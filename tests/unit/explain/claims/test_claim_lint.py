@@ -371,6 +371,6 @@ def test_attributes_of_the_drivers_are_known() -> None:
     assert set(seen) == {vendor.dra_driver for vendor in vendors()}
     for driver, names in seen.items():
         own = {name for name in names if "/" not in name} - {"memory", "slots"}
-        assert own <= set(known_attributes(driver))
+        assert own | {"replica", "replicas"} <= set(known_attributes(driver))
         others = {re.sub(".*/", "", name) for name in names if "/" in name}
         assert others <= set(known_attributes("resource.kubernetes.io"))
