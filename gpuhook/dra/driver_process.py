@@ -59,9 +59,12 @@ async def _serve(launch: DraLaunch) -> None:
     _handle_signals(triggers)
     clients = ApiClients(launch.plugin, logger(), launch.service_account)
     if clients.server is None:
-        where = launch.service_account
-        hint = "mount the token of the service account, or run without --inventory"
-        raise fault("GH2609", reason=f"{where} has no token for the API server", hint=hint)
+        reason = f"{launch.service_account} has no token for the API server"
+        hint = "mount the token of the service account, or name its directory: --service-account"
+        if launch.plugin.inventory is not None:
+            reason = "a node of --inventory is not in the cluster"
+            hint = "run it without --inventory; gpuhook explain shows the devices of an inventory"
+        raise fault("GH2609", reason=reason, hint=hint)
     await clients.start(lambda: triggers.pull(Reason.CONFIGURATION))
     try:
         drivers = Drivers(launch, clients, clients.server, triggers)

@@ -282,10 +282,14 @@ def test_mount_propagation_of_the_nodes_root(propagation: str) -> None:
     objects = rendered({"mountPropagation": propagation, "installer": {"enabled": True}})
     default = rendered({"installer": {"enabled": True}})
     assert (objects == default) is (propagation == "HostToContainer")
-    for name, volume in (("device-plugin", "driver-root"), ("installer", "host")):
+    for name, volumes in (
+        ("device-plugin", {"driver-root", "dra-drivers"}),
+        ("installer", {"host"}),
+    ):
         (inner,) = pod(objects, name)["containers"]
         mounts = [one for one in inner["volumeMounts"] if "mountPropagation" in one]
-        assert [(one["name"], one["mountPropagation"]) for one in mounts] == [(volume, propagation)]
+        found = {one["name"]: one["mountPropagation"] for one in mounts}
+        assert found == dict.fromkeys(volumes, propagation)
 
 
 def test_flat_values_set_the_plugins_options() -> None:

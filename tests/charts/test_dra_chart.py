@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
 import pytest
 import yaml
 
-from gpuhook.dra.dra_options import OPTIONS
+from gpuhook.device_plugin.config.launch_options import Launch
+from gpuhook.device_plugin.health import health_marks
+from gpuhook.dra.dra_options import OPTIONS, DraLaunch
 from gpuhook.vendors.catalogue import vendors
 from tests.charts.rendering import ROOT, container, one, pod, refused, rendered, variables
 from tests.charts.values import DRA, SETS, TIME_SLICES
@@ -187,6 +190,7 @@ def test_permissions_of_the_driver() -> None:
     [
         ("dra", {"privileged": True, "readOnlyRootFilesystem": True}),
         ("dra-mps", {"privileged": True, "readOnlyRootFilesystem": True}),
+        ("dra-on-handlers", []),
         ("dra-with-handler", ["SYS_ADMIN"]),
         ("dra-mig", ["MKNOD"]),
         ("dra-guard", ["KILL"]),
@@ -198,7 +202,7 @@ def test_privileges_of_the_driver(name: str, wanted: Any) -> None:
         wanted = {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"], "add": wanted},
+            "capabilities": {"drop": ["ALL"]} | ({"add": wanted} if wanted else {}),
             "seccompProfile": {"type": "RuntimeDefault"},
         }
     assert container(rendered(SETS[name]), "-dra")["securityContext"] == wanted
@@ -222,6 +226,53 @@ def test_paths_of_sockets_are_those_of_the_node() -> None:
         for volume in ("registry", "gpu-nvidia-com"):
             assert mounts[volume] == paths[volume]
             assert paths[volume].startswith(f"{root}/plugins")
+
+
+def test_driver_reads_what_a_plugin_has_assigned() -> None:
+    """The checkpoint is looked up in the kubelet's directory, the socket at its usual path."""
+    for name in ("dra", "dra-own-names"):
+        objects = rendered(SETS[name])
+        root = SETS[name].get("kubeletRootDir", "/var/lib/kubelet")
+        socket = DraLaunch().plugin.pod_resources_socket
+        wanted = {"device-plugins": f"{root}/device-plugins"}
+        wanted["pod-resources"] = os.path.dirname(socket)
+        for volume, path in wanted.items():
+            mount, source = mounted(objects, "-dra", volume)
+            assert (mount["mountPath"], source) == (path, f"{root}/{volume}")
+            assert mount["readOnly"] is True
+
+
+def test_driver_keeps_the_health_of_devices() -> None:
+    mount, source = mounted(rendered(SETS["dra"]), "-dra", "state")
+    assert health_marks.path(health_marks.DRA) == f"{source}/health-dra/marks.json"
+    assert mount == {"name": "state", "mountPath": source}
+
+
+def test_plugin_reads_the_claims_of_the_drivers() -> None:
+    for root in ("/var/lib/kubelet", "/var/lib/k0s/kubelet"):
+        mount, source = mounted(rendered({"kubeletRootDir": root}), "device-plugin", "dra-drivers")
+        assert (mount["mountPath"], source) == (Launch().drivers_directory, f"{root}/plugins")
+        assert mount["readOnly"] is True
+
+
+@pytest.mark.parametrize("name", ["gpuhook", "nri", "dra"])
+def test_manifests_have_the_mounts_of_the_chart(name: str) -> None:
+    text = (ROOT / f"packaging/kubernetes/{name}.yaml").read_text(encoding="utf-8")
+    objects = [obj for obj in yaml.safe_load_all(text) if obj]
+    if name == "dra":
+        for volume in ("device-plugins", "pod-resources"):
+            mount, source = mounted(objects, "-dra", volume)
+            assert mount["mountPath"] == source
+    else:
+        mount, source = mounted(objects, "device-plugin", "dra-drivers")
+        assert (mount["mountPath"], mount["readOnly"]) == (source, True)
+
+
+def mounted(objects: list[dict[str, Any]], name: str, volume: str) -> tuple[dict[str, Any], str]:
+    """Return the mount of a volume of a DaemonSet, and the directory of the node."""
+    (mount,) = [m for m in container(objects, name)["volumeMounts"] if m["name"] == volume]
+    (source,) = [v["hostPath"] for v in pod(objects, name)["volumes"] if v["name"] == volume]
+    return mount, source["path"]
 
 
 def test_update_starts_the_new_pod_first() -> None:

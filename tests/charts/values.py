@@ -233,6 +233,7 @@ SETS: dict[str, dict[str, Any]] = {
     "dra-with-handler": TIME_SLICES
     | DRA
     | {"dra": {"enabled": True, "runtimeClassName": "nvidia"}},
+    "dra-on-handlers": DRA | {"dra": {"enabled": True, "runtimeClassName": "nvidia"}},
     "dra-mps": MPS | DRA,
     "dra-guard": GUARD | DRA | {"dra": {"enabled": True, "runtimeClassName": "nvidia"}},
     "dra-mig": DRA | {"dra": {"enabled": True, "runtimeClassName": "x"}, "migStrategy": "mixed"},

@@ -111,7 +111,8 @@ def test_the_devices_are_published_and_prepared(
 ) -> None:
     driver = run_dra()
     plugin = dra_kubelet.plugin(DRIVER)
-    assert plugin.supported == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+    health = ["v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"]
+    assert plugin.supported == ["v1.DRAPlugin", "v1beta1.DRAPlugin", *health]
     eventually(cluster.store.slices)
     (one,) = cluster.store.slices()
     names = {device["name"] for device in one["spec"]["devices"]}
@@ -222,7 +223,7 @@ def test_two_drivers_of_a_rolling_update(
     assert succeed(dra_kubelet, "prepare", *claims)[claims[0].uid] == first[claims[0].uid]
     assert old.stop() == 0
     succeed(dra_kubelet, "unprepare", *claims)
-    assert os.listdir(directory) == []
+    assert os.listdir(directory) == ["k8s.device-plugin.nvidia.com-gpu.json"]  # of the node
 
 
 def test_a_thousand_claims_leave_nothing(

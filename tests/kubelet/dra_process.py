@@ -54,8 +54,9 @@ class DraProcess(PluginProcess):
         self.process.wait()
 
     def specs(self) -> list[str]:
-        """Return the names of the files in the CDI directory."""
-        return sorted(os.listdir(self.cdi)) if self.cdi.exists() else []
+        """Return the names of the files in the CDI directory, without the specs of the node."""
+        found = sorted(os.listdir(self.cdi)) if self.cdi.exists() else []
+        return [name for name in found if not name.startswith("k8s.device-plugin.")]
 
 
 def node_variables(node: SimulatedNode) -> dict[str, str]:

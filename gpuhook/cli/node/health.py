@@ -54,11 +54,11 @@ def show(output: str, no_headers: bool) -> None:
 @health.command()
 @click.argument("gpu")
 def clear(gpu: str) -> None:
-    """Make the device plugin offer a GPU again.
+    """Make the device plugin and the DRA driver offer a GPU again.
 
     Use this command after a GPU was reset or repaired if the driver cannot report it. GPU is an
-    index, a UUID or a prefix of one, or `all`. The device plugin clears the mark at its next check
-    (every 10s, pollInterval) or at its start. A later fault marks the GPU again.
+    index, a UUID or a prefix of one, or `all`. The plugin or driver clears the mark at its next
+    check (every 10s, pollInterval) or at its start. A later fault marks the GPU again.
 
     GPU can also be the device id of an AMD GPU or partition. The errors that it has counted so far
     are then no fault.

@@ -90,7 +90,7 @@ def _gpu_notes(asked: PodRequest) -> Iterator[str]:
     if asked.runtime_class is None and with_files:
         yield (
             "no runtimeClassName: the container gets the GPU only if the node's default runtime "
-            "adds GPUs, or the plugin's list strategy is cdi-cri or host-files"
+            "or an NRI plugin adds GPUs, or the plugin's list strategy is cdi-cri or host-files"
         )
     elif asked.runtime_class is None:
         pass

@@ -193,7 +193,7 @@ def _condition(container: dict[str, Any]) -> str:
         return f", if RuntimeClass {pod['runtime_class']} refers to a handler of the engine"
     if pod["runtime_class"]:
         return ""
-    return ", if the node's default runtime adds GPUs: it has no runtimeClassName"
+    return ", if the node's default runtime or NRI plugin adds GPUs: it has no runtimeClassName"
 
 
 def _sections(container: dict[str, Any], *, is_wide: bool) -> Iterator[tuple[str, list[str]]]:

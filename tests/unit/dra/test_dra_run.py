@@ -77,3 +77,5 @@ def test_a_missing_token_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 2
     assert "GH2609" in done.stderr
     assert "/nowhere has no token" in done.stderr
+    done = run("--node-name=node1", "--inventory=t4")
+    assert "a node of --inventory is not in the cluster" in done.stderr

@@ -31,6 +31,7 @@ DRIVER = "DRA driver"
 _ATTRIBUTE = re.compile(r"""device\.attributes\[\s*['"]([^'"]+)['"]\s*\]\s*\.\??\s*(\w+)""")
 _DRIVER_NAME = re.compile(r"""device\.driver\s*==\s*['"]([^'"]+)['"]""")
 _STANDARD = "resource.kubernetes.io"
+_RESOURCE = "resource"  # of the configuration; node_pool adds it to the attributes of each vendor
 _NEARLY = 0.85  # gpu.nvidia.co is a typing error, gpu.example.com is another driver
 
 
@@ -85,7 +86,9 @@ def _of_driver(document: object, value: Value) -> Iterator[Objection]:
         path = [int(p) if p.isdecimal() else p for p in re.findall(r"[^.\[\]]+", one.path)]
         where = claim_schema.place(value, path).where
         said = f"FailedPrepareDynamicResources: {one}"
-        yield Objection("parameters", DRIVER, REFUSED, said, one.hint or "a valid value", where)
+        wanted = one.message.partition("must be ")[2].partition(", found ")[0]
+        instead = one.hint or wanted or "a valid value"
+        yield Objection("parameters", DRIVER, REFUSED, said, instead, where)
 
 
 def _of_expression(selector: Value, verdict: SelectorVerdict) -> Iterator[Objection]:
@@ -112,16 +115,12 @@ def _of_expression(selector: Value, verdict: SelectorVerdict) -> Iterator[Object
             yield from _similar("driver", domain, drivers, where)
 
 
-# Of all vendors: the resource of the plugin's configuration, and of a device for one slot.
-_OF_POOL = ("resource", "parentUUID", "replica", "replicas")
-
-
 def known_attributes(domain: str) -> tuple[str, ...]:
     """Return the attributes of a domain that gpuhook's drivers publish, () for other domains."""
     if domain == _STANDARD:
         return ("pcieRoot", "pciBusID", "numaNode")
     found = [vendor.dra_attributes for vendor in vendors() if vendor.dra_driver == domain]
-    return tuple(dict.fromkeys((*found[0], *_OF_POOL))) if found else ()
+    return (*found[0], _RESOURCE) if found else ()
 
 
 def _similar(kind: str, name: str, known: Sequence[str], where: str) -> Iterator[Objection]:

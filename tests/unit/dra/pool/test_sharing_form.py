@@ -137,6 +137,9 @@ def test_entries_select_gpus_by_index_model_and_uuid() -> None:
     assert [one.slots for one in found] == [2, 1, 1, 1, 1, 3, 1, 1]
     assert found[5].resource == "nvidia.com/gpu.small"
     assert {one.resource for one in found if one.slots < 3} == {"nvidia.com/gpu"}
+    for model, slots in ((node.gpus[0].name, 2), ("Tesla T4", 1)):
+        text = entries(f"name: nvidia.com/gpu, replicas: 2, devices: [{model}]")
+        assert {one.slots for one in forms(text, "h100x8").forms.values()} == {slots}
 
 
 def test_a_renamed_resource_is_the_extended_resource_name() -> None:

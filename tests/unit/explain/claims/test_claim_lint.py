@@ -143,6 +143,7 @@ def test_parameters_of_the_driver_are_checked_with_their_line() -> None:
     ((title, one),) = report.objections
     assert (title, one.by, one.result) == ("ResourceClaim/c", "DRA driver", REFUSED)
     assert "spec.devices.config[0].opaque.parameters.timeSlice" in one.said
+    assert one.instead == "one of default, short, medium, long"
     assert one.where == "claim.yaml:14"
 
 
@@ -371,6 +372,6 @@ def test_attributes_of_the_drivers_are_known() -> None:
     assert set(seen) == {vendor.dra_driver for vendor in vendors()}
     for driver, names in seen.items():
         own = {name for name in names if "/" not in name} - {"memory", "slots"}
-        assert own | {"replica", "replicas"} <= set(known_attributes(driver))
+        assert own <= set(known_attributes(driver))
         others = {re.sub(".*/", "", name) for name in names if "/" in name}
         assert others <= set(known_attributes("resource.kubernetes.io"))
