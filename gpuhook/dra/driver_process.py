@@ -185,7 +185,7 @@ class Drivers:
             self._watch.clear_retry()
         else:
             self._watch.schedule_retry()
-        await self._services.update(configuration, snapshot, self._view.forms)
+        self._services.update(configuration, snapshot, self._view.forms)
         for warning in self._view.warnings:
             self._warn(warning)
         for part in snapshot.parts:
@@ -213,7 +213,10 @@ class Drivers:
         return snapshot
 
     async def _offer(self) -> None:
-        """Update the drivers, with the present health of their devices."""
+        """Update drivers and metrics, with the present health of the devices."""
+        forms, configuration = self._view.forms, self._loaded.configuration
+        bad = self._health.unhealthy(one.device for one in forms.forms.values())
+        await self._services.update_metrics(configuration, self._snapshot, forms, bad)
         if not self._snapshot.parts:  # the node is not known yet: the pools would be empty
             return
         states = {domain: self._view.state(domain) for domain in self._drivers}

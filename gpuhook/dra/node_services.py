@@ -17,7 +17,7 @@ from gpuhook.dra.claims.settings.device_modes import DeviceModes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.config.configuration import Configuration
@@ -66,18 +66,27 @@ class NodeServices:
     def on_poll(self) -> None:
         self._guard.on_poll()
 
-    async def update(
+    def update(
         self, configuration: Configuration, snapshot: NodeSnapshot, forms: SharingForms
     ) -> None:
-        """Use a new state of the node for guard and metrics."""
-        own, resources = configuration.own, forms.resources()
-        guards = own.guard.ends_processes
-        await self._metrics.update(own.metrics, snapshot, resources, {}, guards=guards)
-        self._guard.configure(own.guard)
+        """Use a new state of the node for the guard."""
+        self._guard.configure(configuration.own.guard)
         # The limits are those of the ledger: no unit that the kubelet allocates has one.
         libraries = {part.domain for part in snapshot.parts if part.library}
-        watched = (replace(one, memory={}) for one in resources if one.domain in libraries)
-        self._guard.update(snapshot, tuple(watched))
+        resources = (one for one in forms.resources() if one.domain in libraries)
+        self._guard.update(snapshot, tuple(replace(one, memory={}) for one in resources))
+
+    async def update_metrics(
+        self,
+        configuration: Configuration,
+        snapshot: NodeSnapshot,
+        forms: SharingForms,
+        unhealthy: Mapping[str, str],
+    ) -> None:
+        """Serve metrics of this state; `unhealthy` has reasons by the UUIDs of devices."""
+        own, guards = configuration.own, configuration.own.guard.ends_processes
+        resources = forms.resources()
+        await self._metrics.update(own.metrics, snapshot, resources, unhealthy, guards=guards)
 
     async def set_modes(
         self, configuration: Configuration, snapshot: NodeSnapshot, forms: SharingForms

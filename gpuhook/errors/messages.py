@@ -1064,6 +1064,9 @@ the other devices are published; report the device with `gpuhook support-bundle`
 GH2611 HostError
 the API server (Kubernetes {version}) does not serve ResourceSlices, resource.k8s.io
 use Kubernetes 1.34 or newer; 1.32 and 1.33 need the feature gate DynamicResourceAllocation and --runtime-config=resource.k8s.io/v1beta1=true
+GH2612 HostError
+another program writes the ResourceSlices of {driver} on {node}: the driver now writes them each 10 minutes only
+remove the other driver of this name from the node: `kubectl get pods -A -o wide`
 GH2620 FileError
 claim {claim}: {problems}
 {hint}
@@ -1079,6 +1082,9 @@ claim {claim}: the {what} of {device} is not set: {reason}
 GH2624 HostError
 the status of claim {claim} is not written: {reason}
 grant the driver's service account the permissions of https://github.com/gpuhook/gpuhook/blob/main/docs/dra.md; claims work without them
+GH2625 RefusedError
+claim {claim} cannot have {device}: its claims would have {used} of {total} {what}: {others}
+wait until the pods of the other claims have ended, or delete them
 GH2630 FileError
 {path} has no DeviceClass
 write the classes of the cluster to it: kubectl get deviceclasses -o yaml

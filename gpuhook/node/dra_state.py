@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from gpuhook.device_plugin.api_server.client import is_missing
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,12 +24,15 @@ _MISSING = ("NotFound", "could not find the requested resource")  # of kubectl
 _NEEDED = (
     ("get", "", "nodes", ""),
     ("get", "resource.k8s.io", "resourceclaims", ""),
-    ("patch", "resource.k8s.io", "resourceclaims", "status"),
+    ("update", "resource.k8s.io", "resourceclaims", "status"),
     *(
         (verb, "resource.k8s.io", "resourceslices", "")
         for verb in ("list", "watch", "create", "update", "delete")
     ),
 )
+# From 1.36 on, also for one of the drivers by name.
+_OF_DRIVER = ("associated-node:update", "resource.k8s.io", "resourceclaims", "driver")
+_FIRST_OF_DRIVER = 36
 
 
 def dra_state(get: Get, create: Create, node: str) -> dict[str, Any]:
@@ -64,7 +68,9 @@ def dra_state(get: Get, create: Create, node: str) -> dict[str, Any]:
         ("classes", lambda: [*_classes(get(f"{base}/deviceclasses", "deviceclasses", ""))]),
         (
             "drivers",
-            lambda: [*_drivers(get("/apis/apps/v1/daemonsets", "daemonsets", ""), create)],
+            lambda: [
+                *_drivers(get("/apis/apps/v1/daemonsets", "daemonsets", ""), create, found["minor"])
+            ],
         ),
         ("terminating", lambda: [*_ending(get(f"/api/v1/pods{selected}", "pods", ""))]),
     )
@@ -99,7 +105,9 @@ def _classes(listed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _drivers(listed: Mapping[str, Any], create: Create) -> Iterator[dict[str, Any]]:
+def _drivers(
+    listed: Mapping[str, Any], create: Create, minor: int | None
+) -> Iterator[dict[str, Any]]:
     """Yield the DaemonSets of DRA drivers for GPUs, with the permissions that they lack."""
     for one in _items(listed, "items"):
         metadata = _mapping(one, "metadata")
@@ -108,23 +116,34 @@ def _drivers(listed: Mapping[str, Any], create: Create) -> Iterator[dict[str, An
             continue
         pod = _mapping(_mapping(_mapping(one, "spec"), "template"), "spec")
         account = str(pod.get("serviceAccountName") or "default")
-        missing = [*_denied(f"system:serviceaccount:{space}:{account}", create)]
+        missing = [*_denied(f"system:serviceaccount:{space}:{account}", create, minor)]
         yield {"namespace": space, "name": name, "serviceAccount": account, "missing": missing}
 
 
-def _denied(user: str, create: Create) -> Iterator[str]:
-    for verb, group, resource, subresource in _NEEDED:
-        attributes = {"verb": verb, "group": group, "resource": resource}
-        if subresource:
-            attributes["subresource"] = subresource
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {"user": user, "resourceAttributes": attributes},
-        }
-        answer = create(_REVIEWS, review, "subjectaccessreviews")
-        if _mapping(answer, "status").get("allowed") is not True:
-            yield f"{verb} {resource}{'/' if subresource else ''}{subresource}"
+def _denied(user: str, create: Create, minor: int | None) -> Iterator[str]:
+    for needed in _NEEDED:
+        if not _is_allowed(user, create, needed):
+            yield _text(*needed)
+    if (minor or 0) >= _FIRST_OF_DRIVER:
+        names = [vendor.dra_driver for vendor in vendors()]
+        if not any(_is_allowed(user, create, _OF_DRIVER, name) for name in names):
+            yield _text(*_OF_DRIVER)
+
+
+def _text(verb: str, _group: str, resource: str, subresource: str) -> str:
+    return f"{verb} {resource}{'/' if subresource else ''}{subresource}"
+
+
+def _is_allowed(user: str, create: Create, needed: tuple[str, ...], name: str = "") -> bool:
+    words = ("verb", "group", "resource", "subresource", "name")
+    attributes = {word: one for word, one in zip(words, (*needed, name), strict=True) if one}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": attributes},
+    }
+    answer = create(_REVIEWS, review, "subjectaccessreviews")
+    return _mapping(answer, "status").get("allowed") is True
 
 
 def _ending(listed: Mapping[str, Any]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gpuhook.device_plugin.config.launch_options import Launch
+from gpuhook.dra.node_drivers import driver_drain
 from gpuhook.host.hot import state
 from gpuhook.usage import ledger_holders
 from tests.contract.claim_node import OWN, ClaimNode, install_mps
@@ -102,6 +103,18 @@ def test_the_last_claim_with_a_time_slice_restores_it(
     assert driver.now() == ["default"]
     assert saved(tmp_path) == []
     made.unprepare(other)
+
+
+def test_drain_restores_what_a_stopped_driver_has_set(
+    start: Start, driver: TimeSlices, tmp_path: Path
+) -> None:
+    made = start()
+    made.prepare("a", of_claim=[SHORT])
+    (line,) = driver_drain.restore_modes(made.launch)
+    assert line.endswith("is default again")
+    assert driver.now() == ["default"]
+    assert saved(tmp_path) == []
+    assert driver_drain.restore_modes(made.launch) == []
 
 
 def test_ps_shows_the_time_slice_of_claims(

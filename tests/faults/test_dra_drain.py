@@ -16,6 +16,8 @@ import jsonschema
 import pytest
 
 import gpuhook
+from gpuhook.device_plugin.gpu_policies import saved_policies
+from gpuhook.device_plugin.health import recovery_evidence
 from gpuhook.dra.claims.checkpoint import checkpoint_file
 from gpuhook.dra.claims.claim import ClaimName
 from tests.cluster_api.cluster_server import Cluster
@@ -24,6 +26,7 @@ from tests.kubelet.dra_kubelet import DraKubelet
 from tests.kubelet.dra_process import NODE, DraProcess
 from tests.kubelet.dra_running import RunDra, cluster, dra_kubelet, run_dra
 from tests.kubelet.pod_resources import PodResources, claiming_pod
+from tests.simulated import time_slices
 from tests.waiting import eventually
 
 __all__ = ["cluster", "dra_kubelet", "run_dra"]
@@ -213,6 +216,23 @@ def test_drain_without_the_api_server_ends_the_claims(made: Node) -> None:
     assert code == 0, errors
     assert "the kubelet deletes the ResourceSlices" in errors
     assert "ended claim default/a" in output
+
+
+def test_drain_restores_the_modes_of_gpus(made: Node) -> None:
+    slices = time_slices.install(made.driver.node)
+    made.driver.stop()
+    boot = recovery_evidence.boot_id(made.driver.node.host_root)
+    gpu = {"time slice": {"before": "default", "ours": "short"}}
+    document = {"format": 1, "boot": boot, "gpus": {made.driver.node.node.gpus[0].uuid: gpu}}
+    file = Path(made.driver.env["GPUHOOK_STATE_DIR"]) / saved_policies.CLAIMS_FILE
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(document), encoding="utf-8")
+    slices.put(0, "short")
+    code, output, errors = made.run("drain")
+    assert code == 0, errors
+    assert "is default again" in output
+    assert slices.now()[0] == "default"
+    assert not file.exists()
 
 
 def test_drain_beside_a_running_driver_warns_and_waits(made: Node) -> None:

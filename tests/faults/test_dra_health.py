@@ -225,3 +225,16 @@ def test_amd_gpu_with_errors_and_a_lost_one(
     watch.wait_for(**{lost.replace("-", "_"): UNHEALTHY})
     gone = (f"{AMD}/gpu-lost", "", "NoSchedule")
     eventually(lambda: taints(cluster).keys() == {lost} and gone in taints(cluster)[lost])
+
+
+def test_metrics_count_unhealthy_devices(driver: DraProcess, watch: HealthWatch) -> None:
+    def count(state: str) -> str:
+        name = f'gpuhook_devices{{resource="nvidia.com/gpu",state="{state}"}} '
+        return driver.metrics().partition(name)[2].partition("\n")[0]
+
+    eventually(lambda: (count("healthy"), count("unhealthy")) == ("8.0", "0.0"))
+    fail(driver, 2, 79)
+    watch.wait_for(gpu_2=UNHEALTHY)
+    eventually(lambda: (count("healthy"), count("unhealthy")) == ("7.0", "1.0"))
+    recover(driver, 2)
+    eventually(lambda: count("unhealthy") == "0.0")

@@ -14,6 +14,7 @@ from gpuhook.cli.options import command_sections, parameters
 from gpuhook.device_plugin.api_server.service_account import SERVICE_ACCOUNT, in_cluster
 from gpuhook.errors import GpuhookError
 from gpuhook.host import console
+from gpuhook.host.error_text import worded
 
 
 @click.command(cls=command_sections.SectionedCommand)
@@ -56,9 +57,10 @@ def drain(
 
     Run it after the drivers have stopped. A pod with a claim remains in Terminating until its
     driver answers the kubelet; this command answers in the driver's place. It removes the CDI specs
-    and the checkpoint entries of the claims. In a pod with permission, it deletes the node's
-    ResourceSlices; otherwise the kubelet deletes them after a while. If a pod still uses a claim,
-    the command prints the pod's name and changes nothing.
+    and the checkpoint entries of the claims, and restores their time slices and compute modes. In a
+    pod with permission, it deletes the node's ResourceSlices; otherwise the kubelet deletes them
+    after a while. If a pod still uses a claim, the command prints the pod's name and changes
+    nothing.
     """
     place = node_place.place(kubelet_root, cdi_directory)
     drivers = node_place.imported("local_driver").node_drivers(place)
@@ -76,7 +78,25 @@ def drain(
         for line in work.end_claims(driver):
             click.echo(line)
     asyncio.run(work.release(place.kubelet, drivers, wait, console.say))
+    if not any(work.is_running(one) for one in drivers):
+        _restore_modes(work, place.host_root)  # last: a driver that hangs does not answer
     console.say("the kubelet has no claim of these drivers")
+
+
+def _restore_modes(work: Any, host_root: str) -> None:
+    """Restore the modes of GPUs; a driver that does not answer is a warning."""
+    from gpuhook.device_plugin.config.launch_options import Launch
+
+    driver, dev = (os.environ.get(f"GPUHOOK_{name}_ROOT") for name in ("DRIVER", "DEV"))
+    launch = Launch(host_root=host_root, node_driver_root=driver, node_dev_root=dev)
+    try:
+        lines = work.restore_modes(launch)
+    except (GpuhookError, OSError) as raised:
+        error = worded(raised)
+        console.warn(f"{error.code}: {error.message}; the modes of GPUs are not restored")
+    else:
+        for line in lines:
+            click.echo(line)
 
 
 def _delete_slices(work: Any, driver: str, node_name: str | None, service_account: str) -> None:

@@ -72,8 +72,8 @@ class Preparation:
     def prepare(self, name: ClaimName, step: Step) -> tuple[PreparedDevice, ...]:
         """Return the devices of a claim, prepared once.
 
-        Raises GH2600 to GH2606, GH2608, GH2609, GH2620 to GH2623, the faults of the API server and
-        of files, and what `require_free` raises.
+        Raises GH2600 to GH2606, GH2608, GH2609, GH2620 to GH2623, GH2625, the faults of the API
+        server and of files, and what `require_free` raises.
         """
         _require_valid(name)
         step("the checkpoint")
@@ -144,7 +144,7 @@ class Preparation:
 
     def _carry_out(self, intent: PreparedClaim, state: DriverState, step: Step) -> None:
         """Write intent, modes, spec and result. After a failure nothing of the claim remains."""
-        self.checkpoint.change(lambda claims: _put(_shared(intent, state, claims), claims))
+        self.checkpoint.change(lambda claims: _begin(intent, state, claims))
         uid = intent.claim.name.uid
         try:
             step("the kubelet's list of containers with devices")
@@ -154,12 +154,12 @@ class Preparation:
             self._modes.set(complete.shares)
             self.specs.write(complete, self._spec(complete, state))
             self.checkpoint.change(lambda claims: _put(complete, claims))
-            found = (state.device(one.device) for one in complete.claim.devices)
-            self._status.put(complete, [one for one in found if one is not None])
         except BaseException:
             with suppress(GpuhookError, OSError):
-                self._undo(uid)
+                self._undo_intent(uid)
             raise
+        found = (state.device(one.device) for one in complete.claim.devices)
+        self._status.put(complete, [one for one in found if one is not None])
 
     def _spec(self, prepared: PreparedClaim, state: DriverState) -> Spec:
         """Return the CDI spec of a claim, with what its shares add to the devices."""
@@ -173,6 +173,12 @@ class Preparation:
 
         return claim_spec.document(prepared, state.pool, state.spec, added)
 
+    def _undo_intent(self, uid: str) -> None:
+        """Undo a claim, unless the driver of another pod has prepared it meanwhile."""
+        known = self.checkpoint.claims().get(uid)
+        if known is None or not known.is_complete:
+            self._undo(uid)
+
     def _undo(self, uid: str) -> None:
         known = self.checkpoint.claims().get(uid)
         self.specs.remove(uid)
@@ -181,23 +187,37 @@ class Preparation:
 
     def _renew(self, known: PreparedClaim, state: DriverState, step: Step) -> None:
         """Write the spec of a prepared claim again, unless it has ended meanwhile."""
+        _require_offered(known, state)
         new = replace(known, token=state.token)
         uid = known.claim.name.uid
         with self._hold(known, step):
-            if uid in self.checkpoint.claims():
+            if self.checkpoint.claims().get(uid) == known:
                 self.specs.write(new, self._spec(new, state))
                 self.checkpoint.change(lambda claims: _put(new, claims))
+
+
+def _begin(intent: PreparedClaim, state: DriverState, claims: dict[str, PreparedClaim]) -> None:
+    """Add an intent with its shares; raises GH2606, and what _shared() raises."""
+    _put(intent, claims)
+    _put(_shared(intent, state, claims), claims)
 
 
 def _shared(
     intent: PreparedClaim, state: DriverState, claims: Mapping[str, PreparedClaim]
 ) -> PreparedClaim:
-    """Return an intent with its shares; raises GH2620 to GH2622."""
+    """Return an intent with its shares; raises GH2620 to GH2622 and GH2625."""
     names = dict.fromkeys(one.device for one in intent.claim.devices)
     devices = {name: found for name in names if (found := state.device(name)) is not None}
     held = [share for one in claims.values() for share in one.shares]
     shares = claim_shares.claim_shares(intent.claim, devices, state.sharing, held)
     return replace(intent, shares=shares)
+
+
+def _require_offered(known: PreparedClaim, state: DriverState) -> None:
+    """Raise GH2605 for a device that the configuration now excludes: its limit would be lost."""
+    for share in known.shares:
+        if share.memory and share.uuid not in state.sharing.forms.forms:
+            raise fault("GH2605", claim=share.claim, device=share.device, pool=state.pool.name)
 
 
 def _remove(uid: str, claims: dict[str, PreparedClaim]) -> None:

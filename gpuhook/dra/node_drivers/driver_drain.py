@@ -10,7 +10,11 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from gpuhook.device_plugin import daemon_thread
+from gpuhook.device_plugin import daemon_thread, node_snapshot
+from gpuhook.device_plugin.config.configuration import Configuration
+from gpuhook.device_plugin.gpu_policies import saved_policies
+from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
+from gpuhook.device_plugin.health.recovery_evidence import boot_id
 from gpuhook.device_plugin.kubelet import grpc_endpoint
 from gpuhook.device_plugin.metrics.counters import Counters
 from gpuhook.dra.api import dra_services
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpuhook.device_plugin.api_server.service_account import ApiAccess
+    from gpuhook.device_plugin.config.launch_options import Launch
     from gpuhook.dra.claims.claim import ClaimName
     from gpuhook.dra.claims.prepared_claim import PreparedDevice
     from gpuhook.dra.node_drivers.local_driver import LocalDriver
@@ -76,6 +81,21 @@ def end_claims(driver: LocalDriver) -> list[str]:
         devices = ", ".join(dict.fromkeys(one.name for one in prepared.held))
         lines.append(f"ended claim {prepared.claim.name} of {driver.name}: {devices}")
     return lines
+
+
+def restore_modes(launch: Launch) -> list[str]:
+    """Restore the time slices and compute modes that drivers have set, and return a line for each.
+
+    The drivers must have stopped. One that cannot be restored is a line, too.
+    """
+    boot = boot_id(launch.host_root)
+    if not saved_policies.read(boot, saved_policies.CLAIMS_FILE):
+        return []
+    policies = PolicyService(launch.host_root, saved_policies.CLAIMS_FILE)
+    snapshot = node_snapshot.take(launch, Configuration())
+    policies.restore((), snapshot)
+    state = policies.update((), snapshot)
+    return [*state.changed, *(one.message for one in state.faults)]
 
 
 def is_running(driver: LocalDriver) -> bool:

@@ -48,9 +48,14 @@ def _is_kept(taint: Taint, features: ServerFeatures) -> bool:
 
 
 def _replicas(device: PoolDevice) -> list[PoolDevice]:
-    """Return a device for each slot of a shared one, with the memory of a claim without request."""
+    """Return a device for each slot of a shared one, with the memory of a claim without request.
+
+    There are as many as the memory has room for.
+    """
     count = device.capacity[SLOTS].value if SLOTS in device.capacity else 1
     memory = device.capacity.get(MEMORY)
+    if memory is not None and memory.default:
+        count = min(count, memory.value // memory.default)
     each = {} if memory is None else {MEMORY: Capacity(memory.default or memory.value)}
     parent = {"parentUUID": device.device.gpu, **device.attributes}
     return [

@@ -149,6 +149,11 @@ class SliceMemory:
         """Return whether the server stored `stored` when `spec` was sent."""
         return stored.spec == spec or self.sent.get(stored.uid) == (spec, stored.spec)
 
+    def is_foreign(self, stored: StoredSlice) -> bool:
+        """Return whether another program has written the slice last."""
+        sent = self.sent.get(stored.uid)
+        return sent is None or sent[1] != stored.spec
+
     def is_own_change(self, kind: str, one: StoredSlice) -> bool:
         """Return whether a change of a watch is one of this process."""
         return (one.uid, "" if kind == "DELETED" else one.version) in self.versions

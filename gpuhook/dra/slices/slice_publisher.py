@@ -16,6 +16,7 @@ from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.api_server.client import is_conflict, is_forbidden
 from gpuhook.device_plugin.kubelet.backoff import Backoff
 from gpuhook.dra.slices import server_features, slice_layout, slice_limits
+from gpuhook.dra.slices.other_writer import OtherWriter
 from gpuhook.dra.slices.server_form import server_form, with_times
 from gpuhook.dra.slices.slice_client import SliceClient
 from gpuhook.dra.slices.slice_plan import SliceLayout, SliceMemory, StoredSlice
@@ -59,10 +60,17 @@ class SlicePublisher:
         self._desired: Pool | None = None
         self._features: ServerFeatures | None = None
         self._memory = SliceMemory()
+        self._other = OtherWriter()
+        self._written: Pool | None = None  # the pool of the last complete round
         self._generation = 0
         self._wake = asyncio.Event()
         self._watch = SliceWatch(
-            self._client, self._memory, self._wake.set, self._on_watch_fault, first_pause / 2
+            self._client,
+            self._memory,
+            self._wake.set,
+            self._on_watch_fault,
+            least_delay=lambda: resync if self._other.is_active else 0.0,
+            first_delay=first_pause / 2,
         )
         self._reported: set[str] = set()
         self._published: Pool | None = None
@@ -177,12 +185,21 @@ class SlicePublisher:
             slice_layout.slice_specs(form, features), self._is_equal(owner), self._generation
         )
         plan = layout.plan(stored)
+        if desired is self._written and not plan.is_empty:
+            self._note_other(stored)
         dropped = self._apply(plan, owner)
         self._generation = plan.generation
         if not dropped:
-            self._published = form
+            self._published, self._written = form, desired
             self._report_published(form, plan, len(layout.specs))
         return dropped
+
+    def _note_other(self, stored: list[StoredSlice]) -> None:
+        """Report another program that writes the slices again and again, and write seldom then."""
+        if any(map(self._memory.is_foreign, stored)):
+            self._other.note()
+        if self._other.is_active:
+            self._once_fault(fault("GH2612", driver=self._client.driver, node=self._client.node))
 
     def _is_equal(self, owner: dict[str, Any]) -> Callable[[StoredSlice, dict[str, Any]], bool]:
         def compare(one: StoredSlice, spec: dict[str, Any]) -> bool:

@@ -28,7 +28,8 @@ class SliceWatch:
     """The watch of a publisher; `wake` makes that compare the slices.
 
     `version` is that of the last list, and "" until there is one. `on_fault` gets the error that
-    has ended a watch.
+    has ended a watch. `least_delay` returns the seconds before the next comparison, 0 for the usual
+    delay from `first_delay` on.
     """
 
     def __init__(
@@ -37,6 +38,8 @@ class SliceWatch:
         memory: SliceMemory,
         wake: Callable[[], None],
         on_fault: Callable[[GpuhookError], None],
+        *,
+        least_delay: Callable[[], float],
         first_delay: float,
     ) -> None:
         self.version = ""
@@ -44,6 +47,7 @@ class SliceWatch:
         self._memory = memory
         self._wake = wake
         self._on_fault = on_fault
+        self._least_delay = least_delay
         self._calm = Backoff(first_delay, _LONGEST_DELAY)
         self._is_ended = False
         self._changes: Changes | None = None
@@ -113,7 +117,8 @@ class SliceWatch:
         if loop.time() - self._disturbed > 2 * _LONGEST_DELAY:
             self._calm.reset()
         if self._timer is None or self._timer.when() <= loop.time():
-            self._timer = loop.call_later(self._calm.next(), self._wake)
+            delay = self._least_delay() or self._calm.next()
+            self._timer = loop.call_later(delay, self._wake)
         self._disturbed = loop.time()
 
 

@@ -184,7 +184,7 @@ def _no_permission(case: FaultCase) -> None:
 
 def _no_status(case: FaultCase) -> None:
     healthy_driver(case)
-    _dra(case)["drivers"][0]["missing"] = ["patch resourceclaims/status"]
+    _dra(case)["drivers"][0]["missing"] = ["associated-node:update resourceclaims/driver"]
 
 
 BROKEN = [

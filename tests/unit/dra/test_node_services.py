@@ -29,7 +29,9 @@ def test_the_guard_watches_the_limits_of_the_ledger() -> None:
         forms = sharing_forms(loaded, *snapshot.inventories)
         anything: Any = SimpleNamespace()
         made = NodeServices(launch, loaded, anything, Counters(), anything, held=lambda: ())
-        await made.update(loaded, replace(snapshot, parts=parts), forms)
+        found = replace(snapshot, parts=parts)
+        made.update(loaded, found, forms)
+        await made.update_metrics(loaded, found, forms, {})
         (watched,) = made._guard._resources
         assert [one.uuid for one in watched.devices] == list(forms.forms)
         assert (made._guard._units, made._guard._settings.action) == ({}, "kill")

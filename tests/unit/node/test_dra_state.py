@@ -75,15 +75,19 @@ ANSWERS: dict[str, Any] = {
 
 @contextmanager
 def server(tmp_path: Path, answers: dict[str, Any]) -> Iterator[Any]:
-    """Serve these answers, refuse to create slices for gpuhook's account, and other paths."""
+    """Serve these answers, and refuse permissions of gpuhook's account, and other paths."""
 
     def answer(asked: Asked) -> None:
         if asked.command == "POST":
             spec = asked.body["spec"]
             wanted = spec["resourceAttributes"]
-            is_denied = (wanted["verb"], wanted["resource"]) == ("create", "resourceslices")
-            denied = is_denied and "gpuhook" in spec["user"]
-            asked.reply({"status": {"allowed": not denied}})
+            denied = [("create", "resourceslices")]
+            if wanted.get("name") != "gpu.amd.com" or "gpuhook" in spec["user"]:
+                denied.append(("associated-node:update", "resourceclaims"))
+            is_denied = (wanted["verb"], wanted["resource"]) in denied
+            if wanted.get("subresource") != "driver":
+                is_denied &= "gpuhook" in spec["user"]
+            asked.reply({"status": {"allowed": not is_denied}})
         elif asked.path in answers:
             asked.reply(answers[asked.path])
         else:
@@ -114,7 +118,7 @@ EXPECTED = {
     "classes": [{"name": "gpu", "extendedResourceName": "x.y/gpu"}],
     "drivers": [
         {"namespace": "gpu", "name": "gpuhook-dra", "serviceAccount": "gpuhook-dra-account",
-         "missing": ["create resourceslices"]},
+         "missing": ["create resourceslices", "associated-node:update resourceclaims/driver"]},
         {"namespace": "gpu", "name": "nvidia-dra-driver-gpu-kubelet-plugin",
          "serviceAccount": "nvidia-dra-driver-gpu-kubelet-plugin-account", "missing": []},
     ],
@@ -170,8 +174,9 @@ def test_kubectl_reads_and_creates_reviews(tmp_path: Path, monkeypatch: pytest.M
         f"answers = json.load(open({str(answers)!r}))\n"
         "if 'create' in sys.argv:\n"
         "    wanted = json.load(sys.stdin)['spec']\n"
-        "    allowed = wanted['resourceAttributes']['verb'] != 'create' or "
-        "'gpuhook' not in wanted['user']\n"
+        "    verb = wanted['resourceAttributes']['verb']\n"
+        "    is_denied = verb in ('create', 'associated-node:update')\n"
+        "    allowed = not is_denied or 'gpuhook' not in wanted['user']\n"
         "    print(json.dumps({'status': {'allowed': allowed}}))\n"
         "elif sys.argv[-1] in answers:\n    print(json.dumps(answers[sys.argv[-1]]))\n"
         "else:\n    sys.exit('Error from server (NotFound): none')\n"

@@ -35,7 +35,7 @@ _GATES = {
     "DRADeviceTaints": "unhealthy GPUs are not offered",
     "DRAExtendedResource": "pods that request an extended resource get no device by a claim",
 }
-_OPTIONAL = ("patch resourceclaims/status",)
+_OPTIONAL = ("update resourceclaims/status", "associated-node:update resourceclaims/driver")
 
 
 @fact

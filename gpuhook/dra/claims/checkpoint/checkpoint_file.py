@@ -118,11 +118,15 @@ class ClaimCheckpoint:
                 change.is_done = True
 
     def _refresh(self) -> None:
-        """Read the file if it has changed. One that is lost now has what this process knows."""
+        """Read the file if it has changed. One that is lost now has what this process knows.
+
+        The claims of another boot have ended.
+        """
         try:
             version = files.version(os.stat(self.path))
             if version != self._version:
-                self._claims, self._version = self.load(self.path)[0], version
+                claims, boot = self.load(self.path)
+                self._claims, self._version = claims if boot == self.boot else {}, version
         except FileNotFoundError:
             self._version = ""
         except DamagedError as error:

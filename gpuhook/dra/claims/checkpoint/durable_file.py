@@ -16,7 +16,7 @@ _SUFFIX = ".tmp"
 
 
 def replace(path: str, data: bytes, mode: int) -> None:
-    """Replace the file `path` atomically, and wait for the disk; raises OSError."""
+    """Replace the file `path` atomically, and wait for the disk; raises OSError with a path."""
     temporary = _temporary(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     fd = os.open(temporary, flags, 0o600)
@@ -28,9 +28,11 @@ def replace(path: str, data: bytes, mode: int) -> None:
         finally:
             os.close(fd)
         os.rename(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename is None:  # as of a full disk
+            error.filename = path
         raise
     sync(os.path.dirname(path))
 

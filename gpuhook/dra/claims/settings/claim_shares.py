@@ -9,6 +9,7 @@ from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.device_plugin.offer.sharing_notes import enforcer_of
 from gpuhook.dra.claims.settings.claim_settings import claim_settings, consumed_memory
 from gpuhook.dra.claims.settings.device_share import DeviceShare
+from gpuhook.dra.pool.pool_device import MEMORY, SLOTS
 from gpuhook.errors import fault
 from gpuhook.host.hot.settings import AUTO, REFUSE
 from gpuhook.request.memory_request import MIB, amount
@@ -35,7 +36,7 @@ def claim_shares(
 
     `devices` are those of the pool by name, `held` the shares of all prepared claims: those of this
     claim are ignored. Raises GH2620 for its parameters, GH2621 for a conflict with another claim,
-    GH2622 for a required limit that nothing enforces.
+    GH2622 for a required limit that nothing enforces, GH2625 for more than the device has.
     """
     others = [one for one in held if one.claim.uid != claim.name.uid and not one.is_admin]
     found: list[DeviceShare] = []
@@ -52,11 +53,14 @@ def claim_shares(
         number = _number(share, device, [*others, *found])
         # A server of the configuration file serves the device with or without `mps`.
         server = None if node.form(device).strategy == MPS else settings.mps
-        share = replace(share, settings=replace(settings, mps=server), number=number)
+        slots = result.consumed.get(SLOTS, 1)
+        settings = replace(settings, mps=server)
+        share = replace(share, settings=settings, number=number, slots=slots)
         client = server.limit(used.index(result), share.uuid) if server is not None else None
         found.append(_with_memory(share, result, device, node, client))
     for share in found:
         _require_same_modes(share, found, others)
+        _require_room(share, [*others, *found], node)
     return tuple(found)
 
 
@@ -80,10 +84,11 @@ def _with_memory(
     consumed = consumed_memory(result)
     if found.replica is not None:  # a part of a GPU for API servers without shared devices
         consumed = form.default_memory
-    amounts = (consumed, settings.memory.limit, client)
-    memory = min((one for one in amounts if one), default=0) // MIB * MIB
-    if not memory:
+    share = replace(share, reserved=consumed)
+    amounts = [one for one in (consumed, settings.memory.limit, client) if one]
+    if not amounts:
         return share
+    memory = max(min(amounts) // MIB, 1) * MIB  # 0 would be no limit
     strategy = MPS if settings.mps is not None else form.strategy
     reason, remedy = node.unenforced.get(found.device.domain, ("", ""))
     guard = node.configuration.own.guard.ends_processes
@@ -96,6 +101,25 @@ def _with_memory(
         hint = "; or ".join(filter(None, (remedy, _GUARD)))
         raise fault("GH2622", **facts, reason=reason, hint=hint)
     return replace(share, memory=memory, is_required=is_required, enforcer=by)
+
+
+def _require_room(share: DeviceShare, held: Collection[DeviceShare], node: NodeSharing) -> None:
+    """Raise GH2625 if all claims together have more of the device than there is.
+
+    The scheduler does not know what claims have that it allocated for another form of the pool.
+    """
+    form = node.forms.forms.get(share.uuid)
+    if form is None or share.is_admin:
+        return
+    own = [one for one in held if one.uuid == share.uuid and not one.is_admin]
+    facts = {"claim": share.claim, "device": share.device}
+    facts["others"] = ", ".join(dict.fromkeys(str(one.claim) for one in own))
+    slots, memory = sum(one.slots for one in own), sum(one.reserved for one in own)
+    if slots > form.slots:
+        raise fault("GH2625", **facts, what="slots", used=slots, total=form.slots)
+    room = form.capacity.get(MEMORY)
+    if room is not None and memory > room.value:
+        raise fault("GH2625", **facts, what="memory", used=amount(memory), total=amount(room.value))
 
 
 def _require_same_modes(

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 class DeviceShare:
     """The result of an allocation, with the settings that the driver applies.
 
-    `number` is that of the share among the shares of the device, None for a whole device. `memory`
-    is the limit in bytes, 0 for none; `enforcer` what enforces it, and `is_required` means that no
-    container starts without it. An `is_admin` share has no limit and no settings.
+    `number` is that of the share among the shares of the device, None for a whole device. `slots`
+    and `reserved` bytes of memory are what the scheduler counts. `memory` is the limit in bytes, 0
+    for none; `enforcer` what enforces it, and `is_required` means that no container starts without
+    it. An `is_admin` share has no limit and no settings.
     """
 
     claim: ClaimName
@@ -30,6 +31,8 @@ class DeviceShare:
     uuid: str
     share_id: str = ""
     number: int | None = None
+    slots: int = 1
+    reserved: int = 0
     memory: int = 0
     is_required: bool = False
     enforcer: str = ""

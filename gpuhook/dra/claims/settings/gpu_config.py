@@ -88,7 +88,7 @@ class DeviceSettings:
         """Return these settings with those that a later entry sets.
 
         A server and time slices exclude each other: the later one applies. Of two memory limits the
-        smaller one does, as a claim cannot raise the limit of its class.
+        smaller one does, and `refuse` remains: a claim cannot raise the limit of its class.
         """
         chosen = {
             one.name: value
@@ -100,7 +100,8 @@ class DeviceSettings:
         elif "time_slice" in chosen:
             chosen["mps"] = None
         limits = [one.memory.limit for one in (self, later) if one.memory.limit is not None]
-        policy = later.memory.on_failure or self.memory.on_failure
+        policies = (later.memory.on_failure, self.memory.on_failure)
+        policy = REFUSE if REFUSE in policies else policies[0] or policies[1]
         memory = MemorySettings(min(limits, default=None), policy)
         return replace(self, memory=memory, **chosen)
 

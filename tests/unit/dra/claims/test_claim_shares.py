@@ -64,6 +64,13 @@ def test_the_smaller_memory_limit_of_class_and_claim_applies() -> None:
     assert settings(limits[1:], limits[:1]).memory.limit == 4 * GIB
 
 
+def test_a_claim_cannot_start_without_the_limit_that_its_class_requires() -> None:
+    refuse, start = ({**OWN, "memory": {"onFailure": word}} for word in ("refuse", "start"))
+    assert settings([refuse], [start]).memory.on_failure == "refuse"
+    assert settings([start], [refuse]).memory.on_failure == "refuse"
+    assert settings([start], []).memory.on_failure == "start"
+
+
 def test_entries_apply_to_their_requests() -> None:
     node = NodeOfClaims(WHOLE, "h100x8")
     short = {**OWN, "timeSlice": "short"}

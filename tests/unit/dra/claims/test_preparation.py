@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import resource
+import signal
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +18,7 @@ from gpuhook.dra.claims import claim_edits
 from gpuhook.dra.claims.claim import ClaimName
 from gpuhook.dra.claims.prepared_claim import PreparedDevice
 from gpuhook.dra.claims.settings.device_share import DeviceShare
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, fault
 from tests.kubelet.allocated_claims import allocated, named, result
 from tests.refusal import refused
 from tests.unit.dra.claims.claims_world import DRIVER, NODE, World, gpu, in_threads
@@ -352,3 +354,64 @@ def test_thousands_of_changes_are_written_together(world: World) -> None:
     found = in_threads(*(partial(world.prepare, name) for name in names))
     assert not [one for one in found if isinstance(one, Exception)]
     assert len(world.prepared()) == 64
+
+
+def test_a_late_failure_leaves_what_another_driver_has_prepared(world: World) -> None:
+    """During a rolling update, the kubelet repeats a slow call at the newer driver."""
+    world.server.add(allocated(A, result("gpu-0")))
+    newer = world.preparation
+
+    def fail(*_: object) -> None:
+        newer.prepare(A, lambda step: None)
+        raise fault("GH2641", reason="it is slow")
+
+    world.require_free = fail
+    world.restart(is_alone=False)
+    with refused("GH2641"):
+        world.prepare(A)
+    assert world.prepared() == ["a"]
+    assert world.specs.has(A.uid)
+
+
+def test_a_claim_that_has_other_devices_meanwhile_keeps_its_spec(world: World) -> None:
+    world.server.add(allocated(A, result("gpu-0")))
+    world.prepare(A)
+    real = world.checkpoint.claims
+    former = real()
+    world.unprepare(A)
+    world.server.add(allocated(A, result("gpu-1")))
+    world.prepare(A)
+    spec = world.spec(A)
+    answers = [former]
+    world.checkpoint.claims = lambda: answers.pop() if answers else real()  # type: ignore[method-assign]
+    world.use(*world.devices, token="driver-2")
+    world.preparation.refresh(world.state)
+    assert world.spec(A) == spec
+
+
+def test_a_status_that_cannot_be_written_fails_no_claim(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    world.server.add(allocated(A, result("gpu-0")))
+    monkeypatch.setattr(world.statuses, "put", put)
+    with pytest.raises(RuntimeError):
+        world.prepare(A)
+    assert world.prepare(A)
+
+
+def test_a_full_disk_is_named(world: World) -> None:
+    world.server.add(allocated(A, result("gpu-0")))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (256, hard))
+    try:
+        with pytest.raises(OSError, match="too large") as caught:
+            world.prepare(A)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert caught.value.filename == world.checkpoint.path
+    assert not [name for name in world.files() if name.endswith(".tmp")]

@@ -14,6 +14,7 @@ import pytest
 
 from gpuhook.dra.claims.checkpoint import checkpoint_file, durable_file, recovery
 from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint
+from gpuhook.dra.claims.prepared_claim import PreparedClaim
 from tests.kubelet.allocated_claims import allocated, named, result
 from tests.refusal import refused
 from tests.unit.dra.claims.claims_world import World
@@ -278,3 +279,16 @@ def test_leftover_temporary_files_are_removed_by_a_driver_alone(world: World) ->
     assert left.exists()
     world.restart()
     assert not left.exists()
+
+
+def test_a_change_after_a_reboot_revives_no_claim(world: World) -> None:
+    """Drain changes the checkpoint before any driver has started."""
+    later = ClaimCheckpoint(os.path.dirname(world.checkpoint.path), "boot-2")
+
+    def end(claims: dict[str, PreparedClaim]) -> None:
+        claims.pop(A.uid, None)
+
+    later.change(end)
+    world.boot = "boot-2"
+    world.restart()
+    assert world.prepared() == []

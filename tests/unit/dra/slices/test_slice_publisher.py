@@ -17,7 +17,14 @@ from gpuhook.dra.slices.slice_client import SliceClient, withdraw
 from tests.cluster_api.cluster_server import Cluster, Fault, node, serving
 from tests.cluster_api.object_kinds import Object
 from tests.unit.dra.pools import NODE, device, pool_of, profile_pool, shared_device, shared_pool
-from tests.unit.dra.slices.publishing import DRIVER, devices, generations, names, publishing
+from tests.unit.dra.slices.publishing import (
+    DRIVER,
+    Running,
+    devices,
+    generations,
+    names,
+    publishing,
+)
 from tests.waiting import eventually
 
 TAINT = Taint(f"{DRIVER}/xid", "79")
@@ -295,16 +302,6 @@ def test_a_server_without_the_api(cluster: Cluster) -> None:
         eventually(lambda: names(cluster) == ["gpu-0"])
 
 
-def test_whole_gpus_need_no_gate(cluster: Cluster) -> None:
-    cluster.store.minor = 34
-    with publishing(cluster, profile_pool("h100x8")) as running:
-        assert sorted(names(cluster)) == [f"gpu-{number}" for number in range(8)]
-        assert not {"consumesCounters", "taints"} & set().union(*devices(cluster))
-        features = running.log.texts("info")[0]
-        assert features.startswith("the API server has: Kubernetes 1.34, resource.k8s.io/v1, ")
-        assert features.count(" off") == 3
-
-
 def test_without_shares_each_slot_is_a_device(cluster: Cluster) -> None:
     cluster.store.minor = 35
     with publishing(cluster, shared_pool("t4")) as running:
@@ -487,3 +484,31 @@ def test_two_instances_agree(cluster: Cluster) -> None:
         writes = cluster.writes()
         second.publish(pool)
         assert cluster.writes() - writes <= 2
+
+
+def seconds_to_next(running: Running) -> float:
+    """Return the seconds until changes of others are undone."""
+    timer = running.publisher and running.publisher._watch._timer
+    return timer.when() - running.loop.time() if timer else 0.0
+
+
+def test_another_driver_of_the_name_is_reported_and_not_fought(cluster: Cluster) -> None:
+    def spoil(one: Object) -> None:
+        one["spec"]["devices"][0]["attributes"]["type"] = {"string": "banana"}
+
+    def types() -> list[Object]:
+        return [one["attributes"]["type"] for one in devices(cluster)]
+
+    with publishing(cluster, many(1)) as running:
+        for number in range(5):
+            [one] = cluster.store.slices()
+            cluster.store.edit("resourceslices", one["metadata"]["name"], spoil)
+            eventually(lambda: types() == [{"string": "gpu"}], f"write {number}")
+        warned = [one for one in running.log.texts("warning") if one.endswith("GH2612")]
+        assert len(warned) == 1
+        [one] = cluster.store.slices()
+        cluster.store.edit("resourceslices", one["metadata"]["name"], spoil)
+        eventually(lambda: seconds_to_next(running) > 60, "a long pause")
+        assert types() == [{"string": "banana"}]
+        running.publish(many(2))  # its own changes are written still
+        assert types() == [{"string": "gpu"}] * 2
