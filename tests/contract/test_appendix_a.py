@@ -356,7 +356,7 @@ def test_a19_unknown_label_value_keeps_the_configuration(
     monkeypatch.setenv("GPUHOOK_METRICS_ADDRESS", "")
 
     with api_stand_in.serving(tmp_path) as server, capture_logs() as lines:
-        monkeypatch.setattr(api_clients, "in_cluster", lambda environ: server.access)
+        monkeypatch.setattr(api_clients, "in_cluster", lambda *_: server.access)
         label = Label(server, "many")
 
         async def serves(count: int) -> None:

@@ -22,7 +22,7 @@ def test_example_is_a_test() -> None:
 
 def test_page_names_each_folder() -> None:
     folders = {path.parent.name for path in TESTS.glob("*/__init__.py")}
-    assert set(re.findall(r"`([a-z]+)/`", PAGE)) == folders
+    assert set(re.findall(r"`([a-z_]+)/`", PAGE)) == folders
 
 
 def test_page_names_each_marker() -> None:

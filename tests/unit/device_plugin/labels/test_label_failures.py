@@ -97,7 +97,7 @@ def test_failed_labels_are_retried_without_another_turn(tmp_path: Path) -> None:
 
 
 def test_forbidden_labels_are_not_retried(tmp_path: Path) -> None:
-    forbidden = fault("GH1863", verb="patch", resource="nodes", feature="labels")
+    forbidden = fault("GH1863", verb="patch", resource="nodes", feature="labels", group="")
     server, log = Server(forbidden), Log()
 
     async def scenario(service: LabelService) -> None:

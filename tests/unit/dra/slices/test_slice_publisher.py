@@ -302,6 +302,16 @@ def test_a_server_without_the_api(cluster: Cluster) -> None:
         eventually(lambda: names(cluster) == ["gpu-0"])
 
 
+def test_whole_gpus_need_no_gate(cluster: Cluster) -> None:
+    cluster.store.minor = 34
+    with publishing(cluster, profile_pool("h100x8")) as running:
+        assert sorted(names(cluster)) == [f"gpu-{number}" for number in range(8)]
+        assert not {"consumesCounters", "taints"} & set().union(*devices(cluster))
+        features = running.log.texts("info")[0]
+        assert features.startswith("the API server has: Kubernetes 1.34, resource.k8s.io/v1, ")
+        assert features.count(" off") == 3
+
+
 def test_without_shares_each_slot_is_a_device(cluster: Cluster) -> None:
     cluster.store.minor = 35
     with publishing(cluster, shared_pool("t4")) as running:
