@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gpuhook.apply.rootfs import hook_args
 from gpuhook.containers.hot import ledger
 from gpuhook.entry import exclusive_devices, plan_context
-from gpuhook.entry.create import Create
+from gpuhook.entry.create import Create, Edited
 from gpuhook.entry.oci_command import Command
 from gpuhook.errors import fault
 from gpuhook.host.hot import state
@@ -26,7 +26,7 @@ from gpuhook.nri.runtime_support import CDI, EXPANDED, RuntimeSupport
 from gpuhook.nri.wire import nri_messages
 from gpuhook.nri.wire.nri_messages import NriContainer, PodSandbox
 from gpuhook.nri.wire.protobuf_wire import Message
-from gpuhook.request import annotation_origin
+from gpuhook.request import annotation_origin, parse
 from gpuhook.vendors.hot.rootfs_jobs import RootfsWork
 
 TYPE_CHECKING = False
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from gpuhook.entry.create import Edited
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.errors import GpuhookError
     from gpuhook.nri.policy.request_policy import RequestPolicy
@@ -76,6 +75,23 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerRequest:
+    """A container's part of a config.json after the policy, and `before` it."""
+
+    spec: dict[str, Any]
+    before: dict[str, Any]
+    create: Create
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left that requests a device or concerns the memory of one."""
+        spec = self.spec
+        if hook_args.hooks_in(spec) or parse.limits_memory(spec):
+            return False
+        return not plan_context.sources_logged(spec, self.create.context)
+
+
+@dataclass(frozen=True, slots=True)
 class Injector:
     """Decides what containers get. `hook` is the host's path of gpuhook-hook, "" to search it."""
 
@@ -85,21 +101,13 @@ class Injector:
     launcher: str
     hook: str = ""
 
-    def decide(
-        self,
-        pod: PodSandbox,
-        container: NriContainer,
-        support: RuntimeSupport,
-        *,
-        is_cdi: bool,
-        is_late: Callable[[], bool],
-    ) -> Decision:
-        """Return the decision for a container, and enter it in the ledger unless it `is_late`.
+    def request(
+        self, pod: PodSandbox, container: NriContainer, support: RuntimeSupport
+    ) -> ContainerRequest:
+        """Return what a container may request. No driver is asked.
 
-        Raises the GpuhookError or OSError for which an assigned device cannot be provided.
+        Raises the GpuhookError or OSError for which that is not known.
         """
-        if self.settings.trouble is not None:
-            self.settings.refresh()  # what failed may work now
         chosen, trouble = self.settings.chosen, self.settings.trouble
         log = ContainerLog(names(pod, container))
         spec = container_spec(pod, container)
@@ -110,12 +118,28 @@ class Injector:
         self.policy.restrict(spec, pod, container, context)
         command = _command(container.identity, support, pod.runtime_handler)
         create = Create(command, context, self.launcher, trouble, HookWork(), hook=self.hook)
+        return ContainerRequest(spec, before, create)
+
+    @staticmethod
+    def refused(request: ContainerRequest) -> Decision:
+        """Return the decision for an empty request: what the policy has changed."""
+        _enter(request.create, request.spec, Edited())
+        return Decision(Adjustment(request.before, request.spec).response())
+
+    def decide(
+        self, request: ContainerRequest, *, is_cdi: bool, is_late: Callable[[], bool]
+    ) -> Decision:
+        """Return the decision for a container, and enter it in the ledger unless it `is_late`.
+
+        Raises the GpuhookError or OSError for which an assigned device cannot be provided.
+        """
+        create, spec = request.create, request.spec
         try:
             edited = create.edited(spec, "")
-            change = Adjustment(before, spec)
+            change = Adjustment(request.before, spec)
             mode = self._shape(change, edited, is_cdi=is_cdi)
             if change.left_out:
-                log.warning(fault("GH2705", what=", ".join(change.left_out)))
+                create.log.warning(fault("GH2705", what=", ".join(change.left_out)))
             response = change.response()
             if not is_late():
                 _enter(create, spec, edited)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 from typing import TypeVar
@@ -135,12 +136,15 @@ class NriService:
         try:
             pod, container = injection.read_request(data)
             facts = {**injection.names(pod, container)}
-            decide, support = self._injector.decide, self._support
-            decision = self._in_time(
-                lambda late: decide(pod, container, support, is_cdi=is_cdi, is_late=late),
-                began,
-                end,
-            )
+            injector = self._injector
+            if injector.settings.trouble is not None:  # what failed may work now
+                self._in_time(lambda _: injector.settings.refresh(), began, end)
+            request = injector.request(pod, container, self._support)
+            if request.is_empty:  # a driver that hangs for others does not delay it
+                decision = injector.refused(request)
+            else:
+                decide = partial(injector.decide, request, is_cdi=is_cdi)
+                decision = self._in_time(lambda late: decide(is_late=late), began, end)
         except Exception as error:
             is_text = isinstance(error, (WireError, UnicodeError))
             found = fault("GH2708", reason=error) if is_text else as_fault(error, "the host")

@@ -310,6 +310,23 @@ def test_late(node: Installation, link: FakePlugin, plugin: NriPlugin) -> None:
         link.create(pod(), asking("0", identity="c10"))
 
 
+def test_refusal_while_another_container_waits(
+    node8: Installation, tmp_path: Path, runtime: FakeRuntime
+) -> None:
+    """A container that may not request devices starts while a driver or a lock delays others."""
+    settings = {"nri": {"runtimeClasses": ["gpu"]}, "request": {"exclusiveDevices": ["all"]}}
+    node = node8.apart(tmp_path / "waiting", **settings)
+    running = nri_plugin(node, runtime.path, "--plugin-directory", str(tmp_path))
+    with running, FileLock(str(node.state / "locks/exclusive")):
+        link = runtime.accept()
+        link.start(*EXPANDED)
+        for identity in ("c1", "c2"):
+            with pytest.raises(StatusError, match="GH2706"):
+                link.create(pod(runtime_handler="gpu"), asking("0", identity=identity))
+            adjust = link.create(pod(), asking("all", identity="c3")).adjust
+            assert variables(adjust) == {"NVIDIA_VISIBLE_DEVICES": "void"}
+
+
 def test_runtime_with_a_short_limit(runtime: FakeRuntime, node: Installation) -> None:
     """The plugin's own limit is below request_timeout of Configure."""
     known = json.loads(node.config.read_text(encoding="utf-8"))
