@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 
 from gpuhook.dra.claims.settings import opaque_parameters
-from gpuhook.dra.pool.pool_device import RESOURCE
+from gpuhook.dra.pool.pool_device import MEMORY, RESOURCE, SLOTS
 from gpuhook.explain.claims.cel import cel_selectors
 from gpuhook.explain.claims.claim_manifests import claim_spec, default_classes, name_of
 from gpuhook.explain.claims.claim_objects import CLASS
@@ -168,6 +168,17 @@ def _of_request(one: Value, classes: Sequence[str]) -> Iterator[Objection]:
     if one["allocationMode"].text() == "All" and one["count"].is_there:
         said = "count: Invalid value: must not be specified when allocationMode is 'All'"
         yield Objection("count", API_SERVER, REFUSED, said, "no count", one["count"].where)
+    known = _capacities()
+    for capacity, amount in one.at("capacity", "requests").members().items():
+        like = nearest(capacity, known) if capacity not in known else None
+        if like:
+            said = f"gpuhook has no capacity {capacity}"
+            yield Objection("capacity", SCHEDULER, WARNING, said, like, amount.where)
+
+
+def _capacities() -> list[str]:
+    """Return the capacities of devices; those of a shared one's chip are attributes."""
+    return [MEMORY, SLOTS, *(name for vendor in vendors() for name in vendor.dra_attributes)]
 
 
 def _same_resource(classes: Iterable[ClassObject]) -> Iterator[tuple[str, Objection]]:

@@ -134,6 +134,14 @@ def test_other_names_are_checked() -> None:
     assert said.startswith("DeviceClass a (claim.yaml:6) has the same extendedResourceName")
 
 
+@pytest.mark.parametrize(("name", "warnings"), [("memroy", 1), ("multiprocessors", 0), ("x", 0)])
+def test_a_misspelled_capacity_is_a_warning(name: str, warnings: int) -> None:
+    """A capacity of another driver is none."""
+    text = claim(EXACT.format(f"capacity: {{requests: {{{name}: 10}}}}"))
+    expected = [("capacity", WARNING, f"gpuhook has no capacity {name}")]
+    assert found(text) == warnings * expected
+
+
 def test_parameters_of_the_driver_are_checked_with_their_line() -> None:
     config = (
         "config:\n- opaque:\n    driver: gpu.nvidia.com\n    parameters:\n"
