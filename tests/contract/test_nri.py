@@ -314,7 +314,10 @@ def test_refusal_while_another_container_waits(
     node8: Installation, tmp_path: Path, runtime: FakeRuntime
 ) -> None:
     """A container that may not request devices starts while a driver or a lock delays others."""
-    settings = {"nri": {"runtimeClasses": ["gpu"]}, "request": {"exclusiveDevices": ["all"]}}
+    settings: dict[str, Any] = {
+        "nri": {"runtimeClasses": ["gpu"]},
+        "request": {"exclusiveDevices": ["all"]},
+    }
     node = node8.apart(tmp_path / "waiting", **settings)
     running = nri_plugin(node, runtime.path, "--plugin-directory", str(tmp_path))
     with running, FileLock(str(node.state / "locks/exclusive")):
