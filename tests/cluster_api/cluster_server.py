@@ -48,7 +48,7 @@ class Call:
 
 @dataclass
 class Fault:
-    """What happens to the next `count` calls of a verb (and plural), instead of their answer.
+    """What happens to the next `count` calls of a verb (plural, name), instead of their answer.
 
     `status` refuses them; `is_lost` does what they say, and closes the connection; `pause` answers
     after so many seconds.
@@ -60,9 +60,11 @@ class Fault:
     status: int = 0
     is_lost: bool = False
     pause: float = 0.0
+    name: str = ""
 
     def fits(self, call: Call) -> bool:
-        return self.count > 0 and self.verb == call.verb and self.plural in ("", call.plural)
+        is_named = self.plural in ("", call.plural) and self.name in ("", call.name)
+        return self.count > 0 and self.verb == call.verb and is_named
 
 
 @dataclass

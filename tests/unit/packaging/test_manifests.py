@@ -160,6 +160,7 @@ def test_used_paths_are_mounted(container: dict[str, Any]) -> None:
     read = {
         os.path.dirname(chosen.pod_resources_socket),
         flags.plugin.container_driver_root,
+        chosen.drivers_directory,
         chosen.source.directory,
     }
     asked = "/var/run/nvidia-container-devices/all"  # for the runtime: the plugin does not read it
