@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes what claims have into their `status.devices`, for people and programs without node access.
 
-A thread of its own does it, since containers need not wait for it. A failure is a warning, reported
+A separate thread does it, so that containers do not wait for it. A failure is a warning, reported
 once for each reason. The API server removes the entries when a claim loses its allocation.
 """
 
