@@ -46,7 +46,7 @@ ifeq ($(shell uname -m),aarch64)
 CROSS := gcc-x86-64-linux-gnu libc6-dev-amd64-cross qemu-user-static
 endif
 
-.PHONY: help test test-unit test-all test-part test-engines check generate bench demo manifests docs \
+.PHONY: help test test-unit test-all test-part test-engines soak check generate bench demo manifests docs \
 	install pictures wheel tarball standalone deb rpm chart release-check release-notes clean packages
 
 ##@ General
@@ -67,6 +67,9 @@ test-all: packages $(READY) ## Run every test that needs no GPU: all combination
 test-part: packages $(READY) ## Run part PART (K/N) of what test-all adds to test
 	@.ci/packages $(CROSS)
 	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu and not engines" --part $(PART) $(PYTEST)
+
+soak: packages $(READY) ## Run the long tests (hours) and write their figures to docs: races, kills, starts, turns
+	GPUHOOK_TESTS=soak $(BIN)/pytest --numprocesses 2 --dist worksteal --timeout 7200 --figures -m "soak" $(PYTEST)
 
 test-engines: packages $(READY) ## Run the engines of three Debian releases; writes docs/support.md if all pass
 	@.ci/packages systemd-container

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests import depth, private_machine
+from tests.figures import Figures
 
 # gRPC would go on in a child that is forked off one of its tests' processes, without its files, and
 # abort it. No program of gpuhook that forks loads it.
@@ -34,6 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option for a part of what only `make test-all` runs."""
     text = "run only part K of N of what the everyday suite leaves out"
     parser.addoption("--part", metavar="K/N", type=depth.Part, help=text)
+    text = "write the measured figures to docs/reference/figures, as `make soak` does"
+    parser.addoption("--figures", action="store_true", help=text)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -83,6 +86,12 @@ def own_log() -> Iterator[None]:
     yield
     if "structlog" in sys.modules:
         sys.modules["structlog"].reset_defaults()
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Figures:
+    """Give the place for the figures that a long test measures."""
+    return Figures(request.node.path.stem.removeprefix("test_"), request.config)
 
 
 @pytest.fixture

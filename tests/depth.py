@@ -8,6 +8,9 @@ A case that is skipped has the marker `thorough`. Three ways lead there:
 - `representative()`: of a test's combinations, those whose values occur in the module already;
 - `cases()`: the values of a parameter that are not named as everyday ones;
 - `@pytest.mark.thorough` at a test whose faults others would find as well.
+
+`make soak` (GPUHOOK_TESTS=soak) runs the tests with the marker `soak` for as many rounds as the
+third number of `depth()` has.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-IS_ALL = os.environ.get("GPUHOOK_TESTS") == "all"
+IS_SOAK = os.environ.get("GPUHOOK_TESTS") == "soak"
+IS_ALL = IS_SOAK or os.environ.get("GPUHOOK_TESTS") == "all"
 THOROUGH = pytest.mark.thorough
 
 
@@ -53,8 +57,10 @@ def goes_further(item: pytest.Item) -> bool:
     return has_depth or is_random or item.get_closest_marker("thorough") is not None
 
 
-def depth(everyday: int, whole: int) -> int:
+def depth(everyday: int, whole: int, soak: int | None = None) -> int:
     """Return the number of rounds or examples, or the stride, of this run."""
+    if IS_SOAK and soak is not None:
+        return soak
     return whole if IS_ALL else everyday
 
 
