@@ -231,7 +231,10 @@ def _has_root(mounts: list[Mount]) -> bool:
 def first_processes(
     kernel: Processes, firsts: Mapping[str, FirstProcess]
 ) -> dict[str, ProcessFacts]:
-    """Return the facts of the running first processes by container, without those of the host."""
+    """Return the facts of the running first processes by container, without those of the host.
+
+    The scope of a process is None if this process may not read it.
+    """
     hosts = kernel.host_mounts()
     if hosts is None:
         return {}
@@ -240,7 +243,7 @@ def first_processes(
         container: about
         for container, about in facts.items()
         if about is not None and about.started == firsts[container][1]
-        if about.scope is not None and about.scope.mounts not in hosts
+        if about.scope is None or about.scope.mounts not in hosts
     }
 
 

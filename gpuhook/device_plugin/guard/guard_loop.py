@@ -62,6 +62,9 @@ class GuardRound:
     failed: tuple[tuple[Order, GpuhookError], ...] = ()
     strangers: tuple[Key, ...] = ()  # containers without a share, not reported before
     of_host: tuple[tuple[str, User], ...] = ()  # (device, process), not reported before
+    unidentified: tuple[
+        str, ...
+    ] = ()  # containers whose shares are not watched, not reported before
     trouble: GpuhookError | None = None  # why nothing can be watched
     store_error: str = ""  # why the marks were not stored
 
@@ -149,6 +152,11 @@ class GuardLoop:
             failed=tuple(failed),
             strangers=tuple(one for one in use.strangers if self._is_first(one)),
             of_host=self._of_host(use),
+            unidentified=tuple(
+                one
+                for one in sorted(use.unidentified & {container for container, _ in use.shares})
+                if self._is_first(one)
+            ),
             store_error=self._store(settings.action, _watched(use)),
         )
 

@@ -221,6 +221,12 @@ class GuardService:
             self._notifier.log.info(
                 "a container without a share uses a shared GPU", container=container, gpu=device
             )
+        for container in outcome.unidentified:
+            self._notifier.log.warning(
+                "a memory limit is not watched: the container's cgroup has another name, and is"
+                " shared or not readable (SYS_PTRACE)",
+                container=container,
+            )
         for device, user in outcome.of_host:
             self._notifier.log.debug(
                 "a process on the host uses a shared GPU",

@@ -392,7 +392,7 @@ def test_watched_containers_are_published_while_the_driver_answers(
     environment: Environment, monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
 ) -> None:
     """While the driver hangs, or after the plugin's end, no container is watched."""
-    environment.host.containers = {sleeper.pid: "web"}
+    environment.host.containers = {sleeper.pid: "web", os.getpid(): "web"}
     environment.host.uses = {sleeper.pid: GIB}
     record_container()
 
@@ -488,3 +488,21 @@ def test_node_of_a_dump_is_not_guarded(environment: Environment) -> None:
 
     asyncio.run(scenario())
     assert (environment.list_calls, environment.host.questions) == (0, 0)
+
+
+def test_container_whose_processes_are_unknown_is_not_watched(
+    environment: Environment, sleeper: subprocess.Popen[bytes]
+) -> None:
+    """Its first process is in a cgroup of another name, and its namespaces are not readable."""
+    environment.host.uses = {sleeper.pid: GIB}
+    record_container()
+
+    async def scenario(guard: GuardService) -> None:
+        await until(lambda: environment.log.lines)
+        (level, event, fields) = environment.log.lines[-1]
+        assert (level, fields["container"]) == ("warning", "web")
+        assert "not watched" in event
+        await until(lambda: environment.host.questions > 2)
+        assert not guard_state.watched()
+
+    environment.run(scenario)
