@@ -120,7 +120,7 @@ class PodContainer:
         sources = {one["name"]: self._source(one, place) for one in self.pod["volumes"]}
         mounts = [
             _bind(
-                sources[one["name"]],
+                sources[one["name"]] / one.get("subPath", ""),
                 one["mountPath"],
                 is_read_only=one.get("readOnly", False),
                 propagation="rslave" if "mountPropagation" in one else "rprivate",
@@ -136,7 +136,9 @@ class PodContainer:
             return self.configs
         if "emptyDir" in volume:
             made = place / "volumes" / volume["name"]
-            made.mkdir(parents=True, exist_ok=True)
+            for one in self.container["volumeMounts"]:
+                if one["name"] == volume["name"]:
+                    (made / one.get("subPath", "")).mkdir(parents=True, exist_ok=True)
             return made
         host = volume["hostPath"]
         if host["type"] == "CharDevice":

@@ -34,7 +34,7 @@
 #include <sys/vfs.h>
 
 #define NO_LIMIT (~0ull)
-enum { NO_PERMISSION = 4, PATH = 4096 };
+enum { PATH = 4096 };
 
 /* ---- what processes hold ---- */
 

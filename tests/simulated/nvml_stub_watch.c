@@ -328,6 +328,20 @@ static int setting(const struct gpu *gpu, enum question fact, unsigned *number)
 	return failed;
 }
 
+/* CAP_SYS_ADMIN, which the kernel module requires. */
+static int is_administrator(void)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	unsigned long long capabilities = 0;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		sscanf(line, "CapEff: %llx", &capabilities);
+	if (file)
+		fclose(file);
+	return capabilities >> 21 & 1;
+}
+
 int nvmlDeviceSetComputeMode(const struct gpu *gpu, unsigned mode)
 {
 	int failed = ask(gpu, ASK_compute_mode);
@@ -335,6 +349,8 @@ int nvmlDeviceSetComputeMode(const struct gpu *gpu, unsigned mode)
 
 	if (failed)
 		return failed;
+	if (!is_administrator())
+		return NO_PERMISSION;
 	if (!*gpu->facts[ASK_compute_mode])
 		return NOT_SUPPORTED;
 	set = mode_opened(gpu, "we");

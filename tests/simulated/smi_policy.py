@@ -25,6 +25,13 @@ def _read(name: str) -> str:
         return ""
 
 
+def _is_administrator() -> bool:
+    """Return whether this process has CAP_SYS_ADMIN, which the kernel module requires."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        fields = dict(line.split(":", 1) for line in file)
+    return bool(int(fields["CapEff"], 16) >> 21 & 1)
+
+
 def _write(gpus: list[list[str]]) -> None:
     with open(f"{BESIDE}.new", "w", encoding="ascii") as file:
         file.writelines(f"{uuid} {value}\n" for uuid, value in gpus)
@@ -50,7 +57,8 @@ def _list(gpus: list[list[str]], meant: list[int]) -> int:
 def _set(gpus: list[list[str]], meant: list[int], value: str, mood: str) -> int:
     for index in meant:
         reason = "Not Supported" if gpus[index][1] == "-" else ""
-        reason = "Insufficient Permissions" if mood == "forbidden" else reason
+        is_refused = mood == "forbidden" or not _is_administrator()
+        reason = "Insufficient Permissions" if is_refused else reason
         if reason:
             print(f"Failed to set timeslice policy with value {value} for GPU {index} : {reason}")
             print(f"Failed to set timeslice for requested devices : {reason}")
