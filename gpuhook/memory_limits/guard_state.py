@@ -78,7 +78,7 @@ def write(document: Mapping[str, Any] | None) -> None:
         return
     os.makedirs(state.directory(), 0o755, exist_ok=True)
     text = json.dumps({"format": FORMAT, **document}, indent=2) + "\n"
-    files.replace(path(), text.encode(), mode=0o644)
+    files.replace(path(), text.encode(), mode=0o600)  # it names pods
 
 
 def watched() -> dict[Key, Watched]:

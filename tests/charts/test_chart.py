@@ -31,7 +31,7 @@ from tests.charts.rendering import (
     rendered,
     variables,
 )
-from tests.charts.values import OPERATORS, SETS, THREE
+from tests.charts.values import DRA, OPERATORS, SETS, THREE
 from tests.kubelet import config_map
 
 CLUSTER_WIDE = {
@@ -110,7 +110,7 @@ def test_mounts_and_volumes_match(values: dict[str, Any]) -> None:
     for daemon_set in daemon_sets(objects):
         spec = daemon_set["spec"]["template"]["spec"]
         (inner,) = spec["containers"]
-        mounts = [mount["name"] for mount in inner["volumeMounts"]]
+        mounts = {mount["name"] for mount in inner["volumeMounts"]}
         assert sorted(mounts) == sorted(volume["name"] for volume in spec["volumes"])
         paths = [mount["mountPath"] for mount in inner["volumeMounts"]]
         assert len(set(paths)) == len(paths)
@@ -118,8 +118,36 @@ def test_mounts_and_volumes_match(values: dict[str, Any]) -> None:
             assert len(volume) == 2
             if "configMap" in volume:
                 assert_config_map_exists(volume["configMap"]["name"], objects, values)
-            else:
+            elif "hostPath" in volume:
                 assert volume["hostPath"]["path"].startswith("/")
+            else:
+                assert "emptyDir" in volume
+
+
+def test_directories_of_the_node_are_hidden() -> None:
+    """Below a read-only /driver-root, other mounts are writable: an empty directory is over each."""
+    for values, expected in (
+        ({}, ["proc", "run", "sys", "var"]),
+        ({"nvidiaDriverRoot": "/"}, ["proc", "run", "sys", "var"]),
+        ({"hiddenDirectories": ["proc", "sys"]}, ["proc", "sys"]),
+        ({"hiddenDirectories": None}, []),
+        ({"nvidiaDriverRoot": "/run/nvidia/driver"}, []),
+    ):
+        for objects, name in (
+            (rendered(values), "device-plugin"),
+            (rendered(values | DRA), "-dra"),
+        ):
+            inner, spec = container(objects, name), pod(objects, name)
+            paths = [m["mountPath"] for m in inner["volumeMounts"] if m["name"] == "hidden"]
+            assert paths == [f"/driver-root/{one}" for one in expected]
+            volumes = {one["name"] for one in spec["volumes"]}
+            assert ("hidden" in volumes) is bool(expected)
+            assert ("nvidia-persistenced" in volumes) is ("run" in expected)
+
+
+@pytest.mark.parametrize("hidden", [["/proc"], ["../etc"], "proc"])
+def test_hidden_directories_are_names(hidden: object) -> None:
+    assert "hiddenDirectories" in refused({"hiddenDirectories": hidden})
 
 
 def assert_config_map_exists(
@@ -283,7 +311,7 @@ def test_mount_propagation_of_the_nodes_root(propagation: str) -> None:
     default = rendered({"installer": {"enabled": True}})
     assert (objects == default) is (propagation == "HostToContainer")
     for name, volumes in (
-        ("device-plugin", {"driver-root", "dra-drivers"}),
+        ("device-plugin", {"driver-root"}),
         ("installer", {"host"}),
     ):
         (inner,) = pod(objects, name)["containers"]

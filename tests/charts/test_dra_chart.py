@@ -223,7 +223,8 @@ def test_paths_of_sockets_are_those_of_the_node() -> None:
         spec = pod(rendered(SETS[name]), "-dra")
         root = SETS[name].get("kubeletRootDir", "/var/lib/kubelet")
         mounts = {one["name"]: one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
-        paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"]}
+        volumes = [one for one in spec["volumes"] if "hostPath" in one]
+        paths = {one["name"]: one["hostPath"]["path"] for one in volumes}
         for volume in ("registry", "gpu-nvidia-com"):
             assert mounts[volume] == paths[volume]
             assert paths[volume].startswith(f"{root}/plugins")
@@ -251,9 +252,12 @@ def test_driver_keeps_the_health_of_devices() -> None:
 
 def test_plugin_reads_the_claims_of_the_drivers() -> None:
     for root in ("/var/lib/kubelet", "/var/lib/k0s/kubelet"):
-        mount, source = mounted(rendered({"kubeletRootDir": root}), "device-plugin", "dra-drivers")
-        assert (mount["mountPath"], source) == (Launch().drivers_directory, f"{root}/plugins")
-        assert mount["readOnly"] is True
+        values = {"kubeletRootDir": root, "amd": {"nodes": "mixed"}}
+        for name in ("gpu.nvidia.com", "gpu.amd.com"):
+            volume = name.replace(".", "-")
+            mount, source = mounted(rendered(values), "device-plugin", volume)
+            assert mount["mountPath"] == f"{Launch().drivers_directory}/{name}"
+            assert (source, mount["readOnly"]) == (f"{root}/plugins/{name}", True)
 
 
 @pytest.mark.parametrize("name", ["gpuhook", "nri", "dra"])
@@ -265,7 +269,7 @@ def test_manifests_have_the_mounts_of_the_chart(name: str) -> None:
             mount, source = mounted(objects, "-dra", volume)
             assert mount["mountPath"] == source
     else:
-        mount, source = mounted(objects, "device-plugin", "dra-drivers")
+        mount, source = mounted(objects, "device-plugin", "gpu-nvidia-com")
         assert (mount["mountPath"], mount["readOnly"]) == (source, True)
 
 

@@ -13,13 +13,15 @@ from typing import Any
 PROFILE = Path("/usr/share/containers/seccomp.json")
 _MACHINES = {"x86_64": ("amd64", "SCMP_ARCH_X86_64"), "aarch64": ("arm64", "SCMP_ARCH_AARCH64")}
 # Calls that podman allows, and that containerd and Docker allow with this capability only.
-_OF_ADMIN = frozenset(
-    "fsconfig fsmount fsopen fspick mount mount_setattr move_mount open_tree quotactl setdomainname"
-    " sethostname setns syslog umount umount2 unshare".split()
-)
-_OF_PTRACE = frozenset("pidfd_getfd process_vm_readv process_vm_writev".split())
-_NEVER = frozenset("add_key keyctl request_key name_to_handle_at io_uring_enter io_uring_register"
-                   " io_uring_setup userfaultfd".split())  # fmt: skip
+_OF_ADMIN = """
+    fsconfig fsmount fsopen fspick mount mount_setattr move_mount open_tree quotactl setdomainname
+    sethostname setns syslog umount umount2 unshare
+"""
+_OF_PTRACE = "pidfd_getfd process_vm_readv process_vm_writev"
+_NEVER = """
+    add_key io_uring_enter io_uring_register io_uring_setup keyctl name_to_handle_at request_key
+    userfaultfd
+"""
 
 
 def default_seccomp(capabilities: Collection[str]) -> dict[str, Any]:
@@ -28,12 +30,12 @@ def default_seccomp(capabilities: Collection[str]) -> dict[str, Any]:
     machine, architecture = _MACHINES[platform.machine()]
 
     def matches(condition: Mapping[str, Any]) -> bool:
-        wanted = condition.get("caps") or (), capabilities
-        return bool(set(wanted[0]) & set(wanted[1])) or machine in (condition.get("arches") or ())
+        has_capability = bool(set(condition.get("caps") or ()) & set(capabilities))
+        return has_capability or machine in (condition.get("arches") or ())
 
-    forbidden = set(_NEVER)
-    forbidden |= _OF_ADMIN if "CAP_SYS_ADMIN" not in capabilities else set()
-    forbidden |= _OF_PTRACE if "CAP_SYS_PTRACE" not in capabilities else set()
+    forbidden = set(_NEVER.split())
+    for capability, names_of in (("CAP_SYS_ADMIN", _OF_ADMIN), ("CAP_SYS_PTRACE", _OF_PTRACE)):
+        forbidden |= set() if capability in capabilities else set(names_of.split())
     rules = []
     for one in profile["syscalls"]:
         is_included = not one.get("includes") or matches(one["includes"])

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger: which container holds which devices, one small JSON file for each container.
 
-The files are below /run/gpuhook/containers. The runtime replaces the wrapper, so the wrapper knows
-neither the container's pid nor its end: an entry names the runtime's state root. Until the runtime
-has written its state, the process that creates the container represents it; an entry of the hook
-names the container's process. Ids are unique per state root only.
+The files are below /run/gpuhook/containers. They name pods, so only their owner can read them.
+
+The runtime replaces the wrapper, so the wrapper knows neither the container's pid nor its end: an
+entry names the runtime's state root. Until the runtime has written its state, the process that
+creates the container represents it; an entry of the hook names the container's process. Ids are
+unique per state root only.
 
 A container has exited if its state root exists and does not contain it. Only writers remove the
 entries of such containers: a reader can be in a pod that has the ledger mounted and no state root.
@@ -158,14 +160,14 @@ def record(root: str, identity: str, entry: dict[str, Any]) -> None:
     """
     held = directory()
     if not os.path.isdir(held):
-        os.makedirs(held, 0o755, exist_ok=True)
+        os.makedirs(held, 0o700, exist_ok=True)
     root = os.path.abspath(root) if root else ""
     whole = {"schema": SCHEMA, "id": identity, "root": root, "since": time.time(), **entry}
     path = path_of(root, identity)
     text = fastjson.dumps(whole) + b"\n"
     if len(text) > _MAX_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
-    files.replace(path, text, mode=0o644)
+    files.replace(path, text, mode=0o600)
     if len(os.listdir(held)) > _SWEEP_ABOVE:
         living(is_swept=True)
 

@@ -254,15 +254,15 @@ def test_many_dead_entries_are_removed(root: str, entries: Path) -> None:
 
 
 def test_modes_do_not_depend_on_the_umask(root: str, entries: Path) -> None:
-    """An entry is a file with mode 0644 below directories with 0755."""
-    old = os.umask(0o022)
+    """Only the owner can read an entry and list the directory: entries name pods."""
+    old = os.umask(0)
     try:
         entered(root, "here")
     finally:
         os.umask(old)
     (file,) = entries.iterdir()
-    assert file.stat().st_mode & 0o7777 == 0o644
-    assert entries.stat().st_mode & 0o7777 == 0o755
+    assert file.stat().st_mode & 0o7777 == 0o600
+    assert entries.stat().st_mode & 0o7777 == 0o700
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ PLACE = ROOT / "packaging/kubernetes"
 CLUSTER_WIDE = {"Namespace", "RuntimeClass", "ClusterRole", "ClusterRoleBinding"}
 # Variables for the runtime of the plugin's container, which are no options of the plugin.
 OF_THE_RUNTIME = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
+HIDDEN = ("proc", "run", "sys", "var")
+DAEMONS = ("nvidia-persistenced", "nvidia-fabricmanager")
 OPTION_NAME = re.compile(r"--[a-z][a-z-]+")
 
 
@@ -142,8 +144,10 @@ def test_every_volume_is_mounted_at_its_own_path(
     volumes = {one["name"]: one for one in pod["volumes"]}
     assert mounts.keys() == volumes.keys()
     for name, volume in volumes.items():
-        if "hostPath" in volume and name not in {"driver-root", "own-gpus"}:
+        if "hostPath" in volume and name not in {"driver-root", "own-gpus", *DAEMONS}:
             assert mounts[name]["mountPath"] == volume["hostPath"]["path"]
+    for name in DAEMONS:
+        assert mounts[name]["mountPath"] == "/driver-root" + volumes[name]["hostPath"]["path"]
 
 
 def test_used_paths_are_mounted(container: dict[str, Any]) -> None:
@@ -160,9 +164,11 @@ def test_used_paths_are_mounted(container: dict[str, Any]) -> None:
     read = {
         os.path.dirname(chosen.pod_resources_socket),
         flags.plugin.container_driver_root,
-        chosen.drivers_directory,
+        f"{chosen.drivers_directory}/gpu.nvidia.com",
         chosen.source.directory,
+        *(f"{flags.plugin.container_driver_root}/run/{name}" for name in DAEMONS),
     }
+    written |= {f"{flags.plugin.container_driver_root}/{name}" for name in HIDDEN}  # empty
     asked = "/var/run/nvidia-container-devices/all"  # for the runtime: the plugin does not read it
     mounts = {one["mountPath"]: one.get("readOnly", False) for one in container["volumeMounts"]}
     assert mounts.pop(asked) is False
@@ -182,7 +188,7 @@ def test_labels_are_for_node_feature_discovery(container: dict[str, Any]) -> Non
 
 
 def test_container_has_no_privileges(pod: dict[str, Any], container: dict[str, Any]) -> None:
-    """test_plugin_confined.py runs the plugin with the same restrictions."""
+    """test_plugin_rights.py runs the plugin with the same restrictions."""
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
