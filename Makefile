@@ -40,6 +40,8 @@ SYSTEM := python3 util-linux mount shellcheck strace ca-certificates groff-base 
 SYSTEM += debian-archive-keyring
 # Packages, images, manifests and units are made and checked with these.
 PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client?|kubectl systemd
+# SELinux and AppArmor policies are compiled in a test.
+PACKAGING += checkpolicy semodule-utils apparmor
 # The tarball for the other machine is compiled here, and started by qemu in a test.
 CROSS := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
 ifeq ($(shell uname -m),aarch64)

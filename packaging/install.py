@@ -44,11 +44,15 @@ PLUGIN_MODULES = {
 }
 COMPAT = "compat"  # the directory of NVIDIA's names
 COMPAT_CLI = ("nvidia-ctk",)  # names that need the gpuhook command
-# Configuration files for engines and systemd, which an administrator copies to their places.
+# Files for engines, systemd, SELinux and AppArmor, which an administrator copies to their places.
 SHARED = {
+    "apparmor/abstractions/gpuhook-gpu": "apparmor/abstractions/gpuhook-gpu",
+    "apparmor/gpuhook-device-plugin": "apparmor/gpuhook-device-plugin",
     "containerd/base-spec": "containerd/base-spec.py",
     "containerd/nvidia.toml": "containerd/nvidia.toml",
     "hooks.d/gpuhook-prestart.json": "hooks.d/gpuhook-prestart.json",
+    "selinux/gpuhook.fc": "selinux/gpuhook.fc",
+    "selinux/gpuhook.te": "selinux/gpuhook.te",
     "systemd/90-gpuhook.preset": "systemd/90-gpuhook.preset",
     "systemd/gpuhook-devices.service": "systemd/gpuhook-devices.service",
     "systemd/gpuhook-nri.service": "systemd/gpuhook-nri.service",

@@ -125,7 +125,7 @@ def test_mounts_and_volumes_match(values: dict[str, Any]) -> None:
 
 
 def test_directories_of_the_node_are_hidden() -> None:
-    """Below a read-only /driver-root, other mounts are writable: an empty directory is over each."""
+    """Mounts below a read-only /driver-root are writable: an empty directory hides each of them."""
     for values, expected in (
         ({}, ["proc", "run", "sys", "var"]),
         ({"nvidiaDriverRoot": "/"}, ["proc", "run", "sys", "var"]),

@@ -150,9 +150,13 @@ def test_files_for_engines(prefix: Path) -> None:
     found = {str(path.relative_to(share)) for path in share.rglob("*") if path.is_file()}
     units = {name for name in found if name.startswith(("systemd/", "udev/"))}
     assert found - units == {
+        "apparmor/abstractions/gpuhook-gpu",
+        "apparmor/gpuhook-device-plugin",
         "containerd/base-spec",
         "containerd/nvidia.toml",
         "hooks.d/gpuhook-prestart.json",
+        "selinux/gpuhook.fc",
+        "selinux/gpuhook.te",
     }
     assert "systemd/gpuhook-refresh.service" in units
     unit = (share / "systemd/gpuhook-refresh.service").read_text(encoding="utf-8")
