@@ -45,12 +45,14 @@ class PodContainer:
 
     `node` is the root directory of the node that has the host's paths, `configs` the directory with
     the ConfigMap. `without` are capabilities (CAP_KILL, ...) that are taken from the manifest's.
+    `image` is the root file system of gpuhook's image; None: this machine's programs.
     """
 
     pod: Mapping[str, Any]
     node: Path
     configs: Path | None = None
     without: Collection[str] = ()
+    image: Path | None = None
 
     @property
     def container(self) -> Mapping[str, Any]:
@@ -78,14 +80,16 @@ class PodContainer:
         return {one["name"]: one.get("value", "node1") for one in self.container.get("env", ())}
 
     def bundle(self, place: Path, command: Sequence[str], env: Mapping[str, str]) -> Bundle:
-        """Write a bundle at `place` that runs `command` on this machine's programs."""
-        root = place / "root"
+        """Write a bundle at `place` that runs `command`."""
+        root = self.image or place / "root"
         for name in ("proc", "dev", "sys", "run", "tmp", "var/run", "etc", NODE[1:]):
             (root / name).mkdir(parents=True, exist_ok=True)
         made = bundles.bundle(place, root, command, [f"{k}={v}" for k, v in env.items()])
         config = made.config()
-        config["mounts"] += [*self._programs(root), *self._volumes(place)]
-        config["mounts"].append(_bind(self.node, NODE, is_read_only=True))
+        if self.image is None:
+            config["mounts"] += self._programs(root)
+            config["mounts"].append(_bind(self.node, NODE, is_read_only=True))
+        config["mounts"] += self._volumes(place)
         config["root"]["readonly"] = bool(self.security.get("readOnlyRootFilesystem"))
         self._restrict(config)
         made.write(config)
