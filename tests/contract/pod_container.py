@@ -139,7 +139,7 @@ class PodContainer:
             assert self.configs is not None
             return self.configs
         if "emptyDir" in volume:
-            made = place / "volumes" / volume["name"]
+            made = place / "volumes" / str(volume["name"])
             for one in self.container["volumeMounts"]:
                 if one["name"] == volume["name"]:
                     (made / one.get("subPath", "")).mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ class PodContainer:
         host = volume["hostPath"]
         if host["type"] == "CharDevice":
             return Path(host["path"])
-        path = self.node / host["path"].lstrip("/")
+        path = self.node / str(host["path"]).lstrip("/")
         if host["type"] == "DirectoryOrCreate":
             path.mkdir(parents=True, exist_ok=True)
         assert path.is_dir(), path

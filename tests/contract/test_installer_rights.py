@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installer's and the NRI plugin's pods with few capabilities, in runc, with gpuhook's image."""
+"""The installer's and the NRI plugin's pods in runc, with gpuhook's image and few capabilities."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class PodRun:
         for name in writable:
             path = Path(made.host_root) / name
             subprocess.run(["mount", "--bind", path, path], check=True)
-            self.stack.callback(subprocess.run, ["umount", "--lazy", path], check=True)
+            self.stack.callback(subprocess.check_call, ["umount", "--lazy", str(path)])
         return made
 
     def plugin(
