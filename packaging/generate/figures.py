@@ -35,10 +35,14 @@ def files() -> dict[str, str]:
 
     Raises ValueError for a file that no page has.
     """
-    known = {name for sections in _SECTIONS.values() for name in sections}
-    if unknown := {path.stem for path in SOURCES.glob("*.json")} - known:
+    if unknown := {path.stem for path in SOURCES.glob("*.json")} - names():
         raise ValueError(f"packaging/generate/figures.py lacks a section for {sorted(unknown)}")
     return page(PAGE, tables(PAGE))
+
+
+def names() -> set[str]:
+    """Return the names of the files, without their endings."""
+    return {name for sections in _SECTIONS.values() for name in sections}
 
 
 def tables(path: str, level: str = "##") -> str:
