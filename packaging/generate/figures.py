@@ -10,49 +10,36 @@ import json
 
 from generate.pages import CHECKOUT, page, table_row
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-
 PAGE = "docs/reference/performance.md"
 SOURCES = CHECKOUT / "docs/reference/figures"
 _KEYS = {"what", "value", "limit", "command", "measured"}
-# The files of each page, and their sections.
-_SECTIONS = {
-    PAGE: {
-        "bench_containers": "Starting a container",
-        "bench_commands": "Commands",
-        "bench_plugin": "The device plugin",
-        "bench_dra": "The DRA driver",
-        "bench_nri": "The NRI plugin",
-    },
-    "docs/concepts/security.md": {},
+# The sections of benchmarks, by their file, in the page's order.
+_BENCHMARKS = {
+    "bench_containers": "Starting a container",
+    "bench_commands": "Commands",
+    "bench_plugin": "The device plugin",
+    "bench_dra": "The DRA driver",
+    "bench_nri": "The NRI plugin",
 }
 
 
 def files() -> dict[str, str]:
-    """Return the page with its current figures, by its path in the checkout.
-
-    Raises ValueError for a file that no page has.
-    """
-    if unknown := {path.stem for path in SOURCES.glob("*.json")} - names():
-        raise ValueError(f"packaging/generate/figures.py lacks a section for {sorted(unknown)}")
-    return page(PAGE, tables(PAGE))
+    """Return the page with the current figures of benchmarks, by its path in the checkout."""
+    sections = [_section("##", title, f"{name}.json") for name, title in _BENCHMARKS.items()]
+    return page(PAGE, "\n".join(sections))
 
 
-def names() -> set[str]:
-    """Return the names of the files, without their endings."""
-    return {name for sections in _SECTIONS.values() for name in sections}
+def long_tests(level: str) -> str:
+    """Return the sections of the long tests, in Markdown."""
+    names = sorted({path.stem for path in SOURCES.glob("*.json")} - _BENCHMARKS.keys())
+    titles = [name.replace("_", " ").capitalize() for name in names]
+    sections = zip(titles, names, strict=True)
+    return "\n".join(_section(level, title, f"{name}.json") for title, name in sections)
 
 
-def tables(path: str, level: str = "##") -> str:
-    """Return the sections of a page's figures, in Markdown."""
-    sections = _SECTIONS[path].items()
-    return "\n".join(_section(level, title, SOURCES / f"{name}.json") for name, title in sections)
-
-
-def _section(level: str, title: str, source: Path) -> str:
+def _section(level: str, title: str, name: str) -> str:
     """Return a table, with the command and the last day that measured it below."""
+    source = SOURCES / name
     rows = json.loads(source.read_text(encoding="utf-8"))
     for one in rows:
         if one.keys() != _KEYS:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -35,25 +35,25 @@ def test_promise_without_a_test_is_refused(
 
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a directory of figures in place of that of the documentation."""
-    monkeypatch.setattr(figures, "SOURCES", tmp_path)
-    for path in figures.names():
-        (tmp_path / f"{path}.json").write_text("[]", "utf-8")
-    return tmp_path
+    """Return a copy of the documentation's figures."""
+    made = tmp_path / "figures"
+    shutil.copytree(figures.SOURCES, made)
+    monkeypatch.setattr(figures, "SOURCES", made)
+    return made
 
 
 def test_figures_have_their_command_and_day(sources: Path) -> None:
-    path = sources / "bench_plugin.json"
-    write(path, "start", "3 ms", "<= 2 ms", "make bench")
-    write(path, "memory", "5 MB", "", "make bench")
-    write(path, "start", "1 ms", "<= 2 ms", "make bench")
-    (page,) = figures.files().values()
-    assert (
-        "| start | 1 ms | <= 2 ms |\n| memory | 5 MB |  |\n\nMeasured by `make bench` on 2" in page
-    )
+    """A figure that is measured again replaces the previous one; the latest day is named."""
+    path = sources / "path_races.json"
+    write(path, "rounds", "3", "", "make soak")
+    write(path, "leaks", "1", "0", "make soak")
+    write(path, "rounds", "10", "", "make soak")
+    text = figures.long_tests("###")
+    assert "### Path races\n" in text
+    assert "| rounds | 10 |  |\n| leaks | 1 | 0 |\n\nMeasured by `make soak` on 2" in text
 
 
-def test_figures_that_no_page_has_are_refused(sources: Path) -> None:
-    (sources / "other.json").write_text(json.dumps([]), "utf-8")
-    with pytest.raises(ValueError, match="lacks a section for \\['other'\\]"):
-        figures.files()
+def test_figures_with_other_keys_are_refused(sources: Path) -> None:
+    (sources / "other.json").write_text('[{"what": "rounds"}]', "utf-8")
+    with pytest.raises(ValueError, match="must have the keys command, limit"):
+        figures.long_tests("##")
