@@ -25,7 +25,7 @@ MIG = "version: v1\nflags: {migStrategy: mixed}\n"
 
 
 class PodRun:
-    """Runs the plugin's pod on a node; `writable` are its directories with mounts of their own."""
+    """Runs the plugin's pod on a node; `writable` are its directories that are mounts."""
 
     def __init__(self, place: Path, stack: ExitStack) -> None:
         self.place = place
@@ -91,7 +91,7 @@ def guarded(
 def test_guard_ends_processes_of_other_users(
     guarded: Callable[..., Cluster], without: tuple[str, ...]
 ) -> None:
-    """KILL: the processes of most images have another uid than the plugin."""
+    """KILL: the processes of most images have a uid other than the plugin's."""
     node = guarded(*without)
     node.pod("offender", "alloc", "4001", "hold", user=1000)
     culprit = node.pid_of(4001)

@@ -81,7 +81,7 @@ def test_plugin_cannot_write_into_the_node(short_path: Path) -> None:
     node = make_node(short_path / "n", "t4")
     host = Path(node.host_root)
     others = ("proc", "sys", "run", "var")
-    for name in others:  # mounts of their own, as on a node
+    for name in others:  # each is a mount, as on a node
         (host / name).mkdir(exist_ok=True)
         subprocess.run(["mount", "--bind", host / name, host / name], check=True)
     (host / "run/containerd").mkdir()
