@@ -17,14 +17,14 @@ is_first() {
   unset IFS; return 1
 }
 # Whether Python would start $low with an unchanged config.json: no setting of the words or runtimes, and none of the words that
-# prefilter.py lists, nor a JSON escape that could hide one.
+# prefilter.py lists, nor a JSON escape that could hide one. The settings may have these words in comments.
 needs_no_python() {
   settings=${GPUHOOK_CONFIG:-/etc/gpuhook/config.yaml}
   [ -e "$settings" ] || settings=/dev/null
   [ "$usual$version" = 3 ] && [ -f "$bundle/config.json" ] && [ -f "$low" ] && [ -x "$low" ] || return
   [ -z "${GPUHOOK_CDI_ANNOTATION_PREFIXES-}${GPUHOOK_REQUEST_SWARM_RESOURCES-}${GPUHOOK_RUNTIME_LOW_LEVEL_RUNTIMES-}" ] || return
   case ${GPUHOOK_LOW_LEVEL_RUNTIME-} in /*) ;; '') is_first || return ;; *) return 1 ;; esac
-  PATH=$PATH:/usr/bin:/bin LC_ALL=C grep -qsE 'NVIDIA_VISIBLE_DEVICES|"CUDA_VERSION=|(nvidia|amd)-container-devices|gpuhook-hook|gpuhook/memory/|io\.gpuhook\.record|AMD_VISIBLE_DEVICES|cdi\.k8s\.io/|\\u00([4-7]|2[^6]|3[^cCeE])|\\/|annotationPrefixes|swarmResources|lowLevelRuntimes' "$bundle/config.json" "$settings"
+  PATH=$PATH:/usr/bin:/bin LC_ALL=C grep -qsE '^[[:space:]]*([^#[:space:]].*)?(NVIDIA_VISIBLE_DEVICES|"CUDA_VERSION=|(nvidia|amd)-container-devices|gpuhook-hook|gpuhook/memory/|io\.gpuhook\.record|AMD_VISIBLE_DEVICES|cdi\.k8s\.io/|\\u00([4-7]|2[^6]|3[^cCeE])|\\/|annotationPrefixes|swarmResources|lowLevelRuntimes)' "$bundle/config.json" "$settings"
   [ $? = 1 ]
 }
 for word do

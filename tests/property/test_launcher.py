@@ -20,7 +20,9 @@ from gpuhook.host.hot.settings_environment import VARIABLES, values
 from gpuhook.vendors.hot.prefilter import MARKS
 from tests.depth import depth
 
-LAUNCHER = Path(__file__).parents[2] / "packaging/gpuhook-runtime.sh"
+CHECKOUT = Path(__file__).parents[2]
+LAUNCHER = CHECKOUT / "packaging/gpuhook-runtime.sh"
+PACKAGED = (CHECKOUT / "gpuhook/schemas/config.yaml").read_text("utf-8")  # each is a comment
 WORDS = (
     *(mark.decode().strip('"') for mark in MARKS),
     *("NVIDIA_VISIBLE_DEVICE", "cdi.k8s.io/x", "own.io/x", "OWN_GPU", "PATH=/bin", "a && b <c>"),
@@ -36,9 +38,15 @@ SPEC = st.fixed_dictionaries(
 )
 SETTINGS = st.sampled_from(
     [
-        *(None, "", "cdi: {onStale: refuse}", "# as usual\nrequest:\n  legacyImages: false\n"),
+        *(
+            None,
+            PACKAGED,
+            "cdi: {onStale: refuse}",
+            "# as usual\nrequest:\n  legacyImages: false\n",
+        ),
         *("cdi:\n  annotationPrefixes: [own.io/]\n", "request: {swarmResources: [OWN_GPU]}"),
         *('{"cdi": {"annotationPrefixes": []}}', "runtime: {lowLevelRuntimes: [crun]}"),
+        *('{"limits": {"hints": ["#"]}, "request": {"swarmResources": ["OWN_GPU"]}}',),
     ]
 )
 VARIABLE = st.sampled_from(
@@ -171,7 +179,7 @@ def test_start_without_python_is_pythons_decision(
 @pytest.mark.parametrize("command", ["create", "run"])
 def test_usual_container_needs_no_python(command: str, node: LaunchedNode) -> None:
     """Engines' calls, a container without a word of a request, settings that add none."""
-    for text in (None, "cdi: {onStale: refuse}"):
+    for text in (None, PACKAGED, "cdi: {onStale: refuse}  # not refresh"):
         node.write(json.dumps(PLAIN).replace("&", "\\u0026"), text, "bin/runc")
         words = [*ENGINES, command, "--bundle", str(node.path), "--pid-file", "/p", "id"]
         assert node.starts(words, node.environment({}, "none")) == "bin/runc"
