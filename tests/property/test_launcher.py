@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import static_program
 import yaml
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
@@ -78,9 +79,11 @@ class LaunchedNode:
             self._program(name, f"echo {name}")
         python = self._program("python", f"echo {path}/asked")
         (path / "other").mkdir()
+        static_program.build(static_program.LAUNCH, str(path / "launch"))
         text = LAUNCHER.read_text("utf-8").replace("@PYTHON@", python)
         self.launcher = path / "launcher"
-        self.launcher.write_text(text, "utf-8")
+        self.launcher.write_text(text.replace("#!/bin/sh\n", f"#!{path}/launch\n", 1), "utf-8")
+        self.launcher.chmod(0o755)
 
     def _program(self, name: str, text: str) -> str:
         path = self.path / name
@@ -108,7 +111,7 @@ class LaunchedNode:
 
     def starts(self, words: list[str], env: dict[str, str]) -> str:
         """Return what the launcher starts: a runtime, or what Python answers."""
-        command = ["/bin/sh", str(self.launcher), *words]
+        command = [str(self.launcher), *words]
         done = subprocess.run(
             command, env=env, cwd=self.path, capture_output=True, text=True, check=True
         )
