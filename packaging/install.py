@@ -99,7 +99,7 @@ def install(
     values |= {"BIN": os.path.join(prefix, "bin"), "SHARE": os.path.join(prefix, "share/gpuhook")}
     for name, template in SHARED.items():
         _write_filled(template, destdir + os.path.join(values["SHARE"], name), values)
-    shell = _build_launch(prefix) if not destdir else ""
+    shell = build_launch(prefix) if not destdir else ""
     for name, template in launchers.items():
         is_runtime = os.path.realpath(os.path.join(HERE, template)) == os.path.join(HERE, RUNTIME)
         _write_filled(template, os.path.join(bindir, name), values, shell if is_runtime else "")
@@ -108,7 +108,7 @@ def install(
     return [os.path.join(bindir, name) for name in launchers]
 
 
-def _build_launch(prefix: str) -> str:
+def build_launch(prefix: str) -> str:
     """Return the path of the program that runs the runtime's launcher; "" for the shell."""
     path = os.path.join(prefix, LAUNCH)
     os.makedirs(os.path.dirname(path), exist_ok=True)
