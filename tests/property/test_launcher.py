@@ -151,7 +151,7 @@ ENGINES = ["--root", "/r", "--log", "/l", "--log-format", "json", "--systemd-cgr
 
 
 @settings(
-    max_examples=depth(150, 3000, 20000),
+    max_examples=depth(150, 1000),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
