@@ -15,7 +15,8 @@ FROM debian:${DEBIAN} AS build
 ARG PIP_INDEX_URL
 ARG PIP_CERT
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends busybox-static ca-certificates python3 python3-pip \
+ && apt-get install --yes --no-install-recommends busybox-static ca-certificates gcc libc6-dev musl-tools python3 \
+      python3-pip \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /usr/src/gpuhook
 COPY pyproject.toml ./
@@ -24,7 +25,7 @@ COPY packaging/image/tree.py packaging/image/debian.py packaging/image/
 RUN python3 packaging/image/tree.py requirements > requirements.txt \
  && python3 -m pip install --no-cache-dir --no-compile --disable-pip-version-check \
       --root-user-action ignore --target /packages --requirement requirements.txt
-COPY packaging/bundle.py packaging/install.py packaging/gpuhook* packaging/
+COPY packaging/bundle.py packaging/install.py packaging/static_program.py packaging/gpuhook* packaging/
 COPY packaging/image packaging/image
 COPY gpuhook gpuhook
 COPY LICENSE ./

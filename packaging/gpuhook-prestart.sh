@@ -10,12 +10,13 @@ settings=${GPUHOOK_CONFIG:-/etc/gpuhook/config.yaml}
 [ -r "$settings" ] || settings=/dev/null
 # The words of a request and of a memory limit; if the settings name more words, Python reads them.
 if [ $# -lt 2 ] && [ -r "$bundle/config.json" ]; then
-  grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o]|vo[^i]|voi[^d]|void[^"])|AMD_VISIBLE_DEVICES=([^vn"]|v[^o]|vo[^i]|voi[^d]|void[^"]|n[^o]|no[^n]|non[^e]|none[^"])|(nvidia|amd)-container-devices|cdi\.k8s\.io|gpuhook/memory/|(NVIDIA|AMD)_GPU_MEMORY_|^[^#]*(annotationPrefixes|swarmResources)' "$bundle/config.json" "$settings"
+  line='^[[:space:]]*([^#[:space:]].*)?' # not a comment of the settings
+  words='NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o]|vo[^i]|voi[^d]|void[^"])|AMD_VISIBLE_DEVICES=([^vn"]|v[^o]|vo[^i]|voi[^d]|void[^"]|n[^o]|no[^n]|non[^e]|none[^"])|(nvidia|amd)-container-devices|cdi\.k8s\.io|gpuhook/memory/|(NVIDIA|AMD)_GPU_MEMORY_|annotationPrefixes|swarmResources'
   # 1: none of them. An image of old asks by its age, where it has no such variable.
-  if [ $? -eq 1 ]; then
-    grep -qs '"CUDA_VERSION=' "$bundle/config.json" || exit 0
-    grep -qsE '"NVIDIA_(VISIBLE_DEVICES=|REQUIRE_CUDA=[^"])' "$bundle/config.json" && exit 0
-  fi
+  LC_ALL=C grep -qsE "$line($words|\"CUDA_VERSION=)" "$bundle/config.json" "$settings"
+  [ $? -eq 1 ] && exit 0
+  LC_ALL=C grep -qsE "$line($words)" "$bundle/config.json" "$settings"
+  [ $? -eq 1 ] && grep -qsE '"NVIDIA_(VISIBLE_DEVICES=|REQUIRE_CUDA=[^"])' "$bundle/config.json" && exit 0
 fi
 shift $(($# > 0))
 printf '%s' "$state" | "@BIN@/gpuhook-hook" prestart "$@"

@@ -23,13 +23,18 @@ import string
 import subprocess
 import sys
 
+import static_program
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(os.path.dirname(HERE), "gpuhook")
 # Paths are written into the first line of a script, and between quotes.
+_LONGEST = 120  # bytes of the first line of a script: kernels before 5.1 accept 127
 PATH_CHARACTERS = frozenset(string.ascii_letters + string.digits + "/._-+~,:=%@")
 PRESTART = "gpuhook-prestart.sh"
+RUNTIME = "gpuhook-runtime.sh"
+LAUNCH = "libexec/gpuhook-launch"  # the interpreter of the runtime's launcher, if it can be built
 LAUNCHERS = {
-    "gpuhook-runtime": "gpuhook-runtime.sh",
+    "gpuhook-runtime": RUNTIME,
     "gpuhook-hook": "gpuhook-hook.py",
     "gpuhook-prestart": PRESTART,
 }
@@ -98,11 +103,23 @@ def install(
     values |= {"BIN": os.path.join(prefix, "bin"), "SHARE": os.path.join(prefix, "share/gpuhook")}
     for name, template in SHARED.items():
         _write_filled(template, destdir + os.path.join(values["SHARE"], name), values)
+    shell = build_launch(prefix) if not destdir else ""
     for name, template in launchers.items():
-        _write_filled(template, os.path.join(bindir, name), values)
+        is_runtime = os.path.realpath(os.path.join(HERE, template)) == os.path.join(HERE, RUNTIME)
+        _write_filled(template, os.path.join(bindir, name), values, shell if is_runtime else "")
     if cli_python:
         _write_documents(target, destdir + os.path.join(prefix, "share"), cli_python)
     return [os.path.join(bindir, name) for name in launchers]
+
+
+def build_launch(prefix: str) -> str:
+    """Return the path of the program that runs the runtime's launcher; "" for the shell."""
+    path = os.path.join(prefix, LAUNCH)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if len(path) > _LONGEST or not static_program.has_built(static_program.LAUNCH, path + ".new"):
+        return ""
+    os.rename(path + ".new", path)  # containers may be starting
+    return path
 
 
 def _write_documents(library: str, share: str, python: str) -> None:
@@ -183,15 +200,18 @@ def _require_ours(path: str, option: str) -> None:
     sys.exit(f"{path} is not gpuhook's: remove it, or install without --{option} ({variable})")
 
 
-def _write_filled(template: str, path: str, values: dict[str, str]) -> None:
+def _write_filled(template: str, path: str, values: dict[str, str], shell: str = "") -> None:
     """Replace the file at `path`, which may be in use, by `template` with values for its @WORDS@.
 
-    A file that begins with #! gets the mode 0755.
+    A file that begins with #! gets the mode 0755. `shell` is the program that runs it instead of
+    /bin/sh.
     """
     with open(os.path.join(HERE, template), encoding="utf-8") as file:
         text = file.read()
     for word, value in values.items():
         text = text.replace(f"@{word}@", value)
+    if shell:
+        text = text.replace("#!/bin/sh\n", f"#!{shell}\n", 1)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     temporary = path + ".new"
     with open(temporary, "w", encoding="utf-8") as file:

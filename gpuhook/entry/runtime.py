@@ -18,7 +18,7 @@ from gpuhook.entry import cold_command, oci_command
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import bundle, files, settings, state
 from gpuhook.host.hot.engine_log import EngineLog, as_fault, unforeseen
-from gpuhook.vendors.hot.prefilter import FURTHER, MARKS
+from gpuhook.vendors.hot.prefilter import FURTHER, MARKS, has_unusual_escapes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
         from gpuhook.entry.create import Create
         from gpuhook.entry.plan_context import context_of
 
-        others = any(word.encode() in raw for word in FURTHER)
+        others = any(word.encode() in raw for word in FURTHER) or has_unusual_escapes(raw)
         context = context_of(
             chosen, log, compiler.compile_spec, compiler.refresh, has_others=others
         )
@@ -98,7 +98,7 @@ def may_ask(raw: bytes, marks: list[bytes]) -> bool:
 
     `marks` are own_marks() of the node's settings.
     """
-    return any(mark in raw for mark in (*MARKS, *marks))
+    return any(mark in raw for mark in (*MARKS, *marks)) or has_unusual_escapes(raw)
 
 
 def read_settings(

@@ -97,12 +97,11 @@ def write(tree: Path, directory: Path) -> Path:
 
 
 def _launcher(place: Path, machine: str) -> Path:
-    compiler = f"{machine}-linux-gnu-gcc"
-    if machine == platform.machine():
-        compiler = shutil.which("musl-gcc") or "gcc"
+    sys.path[:0] = [str(HERE.parent)]
+    import static_program
+
     program = place / "gpuhook"
-    command = [compiler, "-static", "-Os", "-s", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
-    subprocess.run([*command, str(HERE / "launcher.c")], check=True)
+    static_program.build(str(HERE / "launcher.c"), str(program), machine)
     return program
 
 

@@ -47,6 +47,7 @@ ALWAYS = (
     "libgcc_s.so.1",
 )  # fmt: skip
 RUNTIME = "bin/gpuhook-runtime"
+LAUNCH = "tools/gpuhook-launch"
 OWN_PYTHON = (
     '"@TREE@/python/lib/ld.so" --inhibit-cache --library-path "@TREE@/python/lib"'
     ' "@TREE@/python/bin/python3"'
@@ -77,7 +78,7 @@ def build(packages: Path, target: Path, debian: Debian | None = None) -> None:
     _split(packages, target / "lib/packages", target / "lib/plugin")
     _copy_libraries(target, debian)
     _copy_tools(target / "tools", debian.busybox)
-    _copy_gpuhook(target)
+    _copy_gpuhook(target, debian.machine)
     compiled = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     for part in ("python/lib", "lib/packages", "lib/plugin"):
         place = str(target / part)
@@ -138,10 +139,12 @@ def _copy_tools(tools: Path, busybox: Path) -> None:
         (tools / name).symlink_to("busybox")
 
 
-def _copy_gpuhook(target: Path) -> None:
+def _copy_gpuhook(target: Path, machine: str) -> None:
     """Copy the package with its byte code, and the launchers with their @WORDS@."""
+    import static_program
     from install import build_library, version
 
+    static_program.build(static_program.LAUNCH, str(target / LAUNCH), machine)
     build_library(str(target / "lib/gpuhook"), "lib/gpuhook", sys.executable)
     launchers = target / "launchers"
     launchers.mkdir()
@@ -156,7 +159,8 @@ def _copy_gpuhook(target: Path) -> None:
         "libexec/config-manager": HERE / "launchers/config-manager",
     }.items():
         text = source.read_text(encoding="utf-8")
-        text = text.replace("#!/bin/sh\n", "#!@TREE@/tools/sh\n", 1)
+        shell = LAUNCH if name == RUNTIME else "tools/sh"
+        text = text.replace("#!/bin/sh\n", f"#!@TREE@/{shell}\n", 1)
         # Saves time at each create, and avoids the host's loader cache.
         text = text.replace('"@PYTHON@" -IS', f"{OWN_PYTHON} -IS") if name == RUNTIME else text
         text = text.replace("PATH=$PATH:/usr/bin:/bin", "PATH=$PATH:/usr/bin:/bin:@TREE@/tools")

@@ -31,18 +31,18 @@ class Ratio:
 _INSIDE = "GPUHOOK_BENCH_NAMESPACE"
 PYTHON, RUNC, CRUN = "bare interpreter", "bare runc create", "bare crun create"
 LINES = (
-    Ratio("pass-through", PYTHON, 0.4),
-    Ratio("create, no GPU requested", PYTHON, None),
-    Ratio("create alone, 8 GPUs", PYTHON, 1.8),
+    Ratio("pass-through", PYTHON, 0.25),
+    Ratio("create, no GPU requested", PYTHON, 0.4),
+    Ratio("create alone, 8 GPUs", PYTHON, 1.7),
     Ratio("create alone, required", "create alone, 8 GPUs", 1.1),
-    Ratio("whole create, runc", RUNC, 2.0),
+    Ratio("whole create, runc", RUNC, 1.8),
     Ratio("prestart hook, runc", RUNC, None),
     Ratio("prestart hook, no GPU asked for", RUNC, None),
-    Ratio("whole create, crun", CRUN, 2.5),
-    Ratio("whole create, 0.1 CPU", "bare runc create, 0.1 CPU", 2.5),
+    Ratio("whole create, crun", CRUN, 2.0),
+    Ratio("whole create, 0.1 CPU", "bare runc create, 0.1 CPU", 1.9),
     Ratio("create with a limit", "create, cgroup v2", None),
-    Ratio("32 creates at once", "32 bare creates at once", 2.1),
-    Ratio("create alone, 16 x 7 MIG", "create alone, 1 GPU", 1.2),
+    Ratio("32 creates at once", "32 bare creates at once", 1.9),
+    Ratio("create alone, 16 x 7 MIG", "create alone, 1 GPU", 1.1),
     Ratio("podman, our CDI spec", "podman, no device", None),
     Ratio("life of a container", "life under bare runc", None),
 )

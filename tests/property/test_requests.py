@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from hypothesis import event, given
@@ -12,6 +13,7 @@ from gpuhook.entry import runtime
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import mount_requests, plan
+from gpuhook.vendors.hot.prefilter import MARKS, has_unusual_escapes
 from gpuhook.vendors.nvidia.hot import vocabulary
 from tests.plans import source_of, this_node
 
@@ -102,3 +104,24 @@ def test_mount_is_a_name_or_malformed(mounts: Any, prefix: str) -> None:
     names, malformed = mount_requests.names(mounts, prefix, ("imex",))
     assert all(names)
     assert all(path.startswith(BELOW + "cdi") for path in malformed)
+
+
+@given(text=st.text(alphabet='NVIDIA&<>\\/"\n\x01u0041é', max_size=12))
+def test_usual_escapes_hide_nothing(text: str) -> None:
+    """A document of the engines' encoder is not parsed for its escapes."""
+    raw = json.dumps(text, ensure_ascii=False)
+    for letter in "&<>":
+        raw = raw.replace(letter, f"\\u{ord(letter):04x}")
+    assert not has_unusual_escapes(raw.encode())
+
+
+@given(word=st.sampled_from(MARKS), data=st.data())
+def test_escaped_word_is_found(word: bytes, data: st.DataObject) -> None:
+    """A character of a word in an escape, however it is written, does not hide the request."""
+    text = word.decode().strip('"')
+    at = data.draw(st.integers(0, len(text) - 1))
+    form = data.draw(st.sampled_from(["\\u{:04x}", "\\u{:04X}"]))
+    escaped = "\\/" if text[at] == "/" and data.draw(st.booleans()) else form.format(ord(text[at]))
+    raw = f'{{"\\\\{text[:at]}{escaped}{text[at + 1 :]}": 1}}'
+    assert text in json.loads(raw).popitem()[0]
+    assert runtime.may_ask(raw.encode(), [])

@@ -22,6 +22,8 @@ MARKS = (
     b"AMD_VISIBLE_DEVICES",
     b"amd-container-devices",
 )
+# Escapes of JSON that the engines' encoder writes: of & < > in any container's arguments.
+_USUAL_ESCAPES = (b"26", b"3c", b"3e", b"3C", b"3E")
 # A container without any of these has only a plan of the first vendor: see plan_nodes.py.
 FURTHER = (
     "AMD_VISIBLE_DEVICES",
@@ -30,6 +32,17 @@ FURTHER = (
     "amd.com/",
     "DOCKER_RESOURCE_",
 )
+
+
+def has_unusual_escapes(raw: bytes) -> bool:
+    """Return whether a config.json may have a word of MARKS in escaped characters."""
+    raw = raw.replace(b"\\\\", b"")  # an escaped backslash escapes nothing
+    at = raw.find(b"\\u00")
+    while at >= 0:
+        if raw[at + 4 : at + 5] in b"234567" and raw[at + 4 : at + 6] not in _USUAL_ESCAPES:
+            return True
+        at = raw.find(b"\\u00", at + 4)
+    return b"\\/" in raw
 
 
 def is_further(spec: dict[str, Any]) -> bool:

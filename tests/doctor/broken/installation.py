@@ -37,6 +37,13 @@ def other_python(case: FaultCase, name: str) -> None:
     case.path(PYTHON).symlink_to(name)
 
 
+def no_launch_program(case: FaultCase) -> None:
+    """Let the wrapper name a program of gpuhook that does not exist."""
+    shell = "/usr/libexec/gpuhook-launch"
+    text = filled("gpuhook-runtime").replace("#!/bin/sh\n", f"#!{shell}\n", 1)
+    case.write(f"{BIN}/gpuhook-runtime", text, 0o755)
+
+
 def no_package(case: FaultCase) -> None:
     shutil.rmtree(case.path(LIBRARY))
 
@@ -83,6 +90,7 @@ BROKEN = [
         "installation.launchers",
         partial(other_python, name="python3.8"),
     ),
+    Broken("program of the wrapper missing", "installation.launchers", no_launch_program),
     Broken("package gone", "installation.launchers", no_package),
     Broken("nothing compiles YAML", "installation.launchers", no_command, is_warning=True),
     Broken("two versions installed", "installation.versions", two_versions, is_warning=True),

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
+import static_program
 
 from gpuhook.entry import cold_command, runtime
 from gpuhook.errors import GpuhookError
@@ -22,8 +26,20 @@ SHELLS = [
     for name, arguments in (("dash", []), ("busybox", ["sh"]), ("bash", ["--posix"]))
     if (path := shutil.which(name))
 ]
+LAUNCH = ["gpuhook-launch"]  # built by built_launch()
+if shutil.which("gcc"):
+    SHELLS.append(LAUNCH)
 MAIN = "import sys; sys.path[:0] = [{!r}]; from gpuhook.entry.runtime import main; main()"
 GPU = {"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all"]}}
+
+
+@cache
+def built_launch() -> str:
+    """Return the path of the program that runs the launcher in an installation."""
+    path = Path(mkdtemp(prefix="gpuhook-launch-"))
+    atexit.register(shutil.rmtree, path)
+    static_program.build(static_program.LAUNCH, str(path / "launch"))
+    return str(path / "launch")
 
 
 class Place:
@@ -83,6 +99,7 @@ class Place:
         low = {
             "GPUHOOK_LOW_LEVEL_RUNTIME": f"{self.path}/bin/runc"
         }  # a runtime other than the recorded one
+        shell = [built_launch()] if shell == LAUNCH else shell
         return self._run([*shell, str(launcher), *words], {**low, **env})
 
     def _run(self, command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from install import CLI_MODULES, PLUGIN_MODULES
+from install import CLI_MODULES, PLUGIN_MODULES, build_launch
 
 INSTALL = Path(__file__).parents[3] / "packaging/install.py"
 SYSTEM = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
@@ -136,12 +137,29 @@ def test_launchers_name_their_interpreter(prefix: Path) -> None:
         (prefix / "bin" / name).read_text()
         for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook")
     ]
-    assert runtime.startswith("#!/bin/sh\n")
+    launch = prefix / "libexec/gpuhook-launch"
+    assert runtime.startswith(f"#!{launch}\n" if launch.exists() else "#!/bin/sh\n")
     assert f'"{SYSTEM}" -IS -c ' in runtime
     assert hook.startswith(f"#!{SYSTEM} -IS\n")
     assert f'"{prefix}/bin/gpuhook-hook" prestart' in prestart
     assert f'exec "{sys.executable}" -I -c ' in cli
     assert not any("@" in text.replace('"$@"', "") for text in (runtime, hook, prestart, cli))
+
+
+def test_launch_program_is_built_if_it_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a compiler, with one that fails, or at a long path, the shell runs the launcher."""
+    place = tmp_path / "prefix"
+    if shutil.which("gcc"):
+        assert build_launch(str(place)) == f"{place}/libexec/gpuhook-launch"
+        assert os.listdir(place / "libexec") == ["gpuhook-launch"]
+        assert build_launch(str(place / ("x" * 120))) == ""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert build_launch(str(place)) == ""
+    (tmp_path / "gcc").write_text("#!/bin/sh\nexit 1\n", "utf-8")
+    (tmp_path / "gcc").chmod(0o755)
+    assert build_launch(str(place)) == ""
 
 
 def test_files_for_engines(prefix: Path) -> None:

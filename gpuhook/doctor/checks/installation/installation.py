@@ -42,6 +42,7 @@ _FAILS = (
 def _programs(node: ExaminedNode, one: Installation) -> Iterable[Finding]:
     wrong = [
         *_incomplete(node, one),
+        *_shells(node, one),
         *_interpreters(node, one),
         *_libraries(node, one),
         *_compiler(node, one),
@@ -62,6 +63,16 @@ def _incomplete(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
             fix = Fix(f"make {path} executable", partial(chmod, place, 0o755))
             message = f"{path} is not executable: its mode is {launcher.status.permissions:04o}"
             yield _wrong(path, message, f"chmod 0755 {path}", fix)
+
+
+def _shells(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
+    """Find missing programs of the first lines of launchers."""
+    for shell, path in {one.shell: one.path for one in one.launchers.values()}.items():
+        status = node.tree.status(shell) if shell else None
+        if shell and (status is None or not status.is_executable):
+            reason = "missing" if status is None else "not executable"
+            message = f"{shell}, which runs {path}, is {reason}"
+            yield _wrong(shell, message, _again(node, one))
 
 
 def _interpreters(node: ExaminedNode, one: Installation) -> Iterator[Finding]:

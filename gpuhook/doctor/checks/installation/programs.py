@@ -49,6 +49,8 @@ _NAMED = re.compile(rb"[\"'\s:=](/[^\"'\s:=,]*/gpuhook-runtime)\b")
 _HOOKS = re.compile(rb"[\"'\s:=](/[^\"'\s:=,]*/gpuhook-hook)\b")
 # How a launcher starts Python: by its first line, or by a quoted path.
 _CALLS = re.compile(r"^#!(/\S+python\S*)|\"(/[^\"\n]+)\"(?: -\S+)? -c ", re.MULTILINE)
+# The program of gpuhook that runs a launcher, if the installation has one.
+_SHELL = re.compile(r"\A#!(/\S+/gpuhook-launch)\n")
 _LIBRARY = re.compile(r"sys\.path\[:0\] = \[\"([^\"]+)\"[,\]]")
 _VERSION = re.compile(r"^__version__ = \"([^\"]+)\"", re.MULTILINE)
 _MAX = 1 << 20
@@ -58,13 +60,15 @@ _MAX = 1 << 20
 class Launcher:
     """A program of gpuhook: its file, and the Python and the library directory that it uses.
 
-    `python` and `library` are "" if the launcher does not name them.
+    `python` and `library` are "" if the launcher does not name them; so is `shell`, the program of
+    gpuhook that runs it.
     """
 
     path: str
     status: Status
     python: str = ""
     library: str = ""
+    shell: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,8 @@ def _launcher(path: str, status: Status, text: str) -> Launcher:
     library = _LIBRARY.search(text)
     calls = _CALLS.search(text) if library else None
     python = (calls[1] or calls[2]) if calls else ""
-    return Launcher(path, status, python, library[1] if library else "")
+    shell = _SHELL.match(text)
+    return Launcher(path, status, python, library[1] if library else "", shell[1] if shell else "")
 
 
 def _named(node: ExaminedNode) -> list[str]:

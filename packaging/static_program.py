@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build a static program of one C file."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LAUNCH = os.path.join(HERE, "gpuhook-launch.c")
+
+
+def build(source: str, program: str, machine: str = "") -> None:
+    """Build `program` for a machine, by default this one.
+
+    Raises OSError without a compiler, and CalledProcessError, such as without its C library.
+    """
+    compiler = f"{machine}-linux-gnu-gcc"
+    if machine in ("", platform.machine()):
+        compiler = shutil.which("musl-gcc") or "gcc"  # a program with musl starts faster
+    command = [compiler, "-static", "-Os", "-s", "-Wall", "-Wextra", "-Werror", "-o", program]
+    subprocess.run([*command, source], check=True, capture_output=True)
+
+
+def has_built(source: str, program: str) -> bool:
+    """Return whether this machine could build `program`, and can run it without arguments."""
+    try:
+        build(source, program)
+        subprocess.run([program], check=False, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
