@@ -137,7 +137,7 @@ def _options(target: FuzzTarget, place: Path) -> list[str]:
         f"-timeout={HANG}",
         f"-rss_limit_mb={target.memory}",
         f"-max_len={target.size}",
-        f"-dict={dictionary}",
+        *([f"-dict={dictionary}"] if words else []),
         f"-artifact_prefix={place}/",
         "-print_final_stats=1",
         str(new),

@@ -20,7 +20,8 @@ from gpuhook.vendors.nvidia.warm import toolkit_hooks
 from tests.fuzz.fuzz_target import fuzz_target, text
 from tests.plans import described
 
-WORDS = described("t4", is_elsewhere=True).node.vocabulary
+CONTEXT = described("t4", is_elsewhere=True)
+WORDS = CONTEXT.node.vocabulary
 HOOK = """\
 --library\n/usr/lib/libcuda.so.550.1=libcuda.so.1\n--link\nlibcuda.so.1::/usr/lib/libcuda.so
 --driver-version\n550.1\n--cuda-compat\n/usr/local/cuda/compat\n--driver-params\n--chmod\n755:/dev/dri
@@ -150,8 +151,7 @@ def annotations(data: bytes) -> None:
         return
     origins = annotation_origin.origins(found, [key for key in found if key.startswith("cdi.")])
     assert len(origins) <= len(found)
-    context = described("t4", is_elsewhere=True)
-    plan.verdict({"annotations": found}, context.settings, context.node)
+    plan.verdict({"annotations": found}, CONTEXT.settings, CONTEXT.node)
 
 
 @fuzz_target(["1", "500m", "2Gi", "1e3", "-1.5Ki", "0.5", "1E", "1e99999999", "+1", "٣", "4G"])
