@@ -119,6 +119,12 @@ def record(result: TargetResult, command: str) -> None:
     figures.write(figures.PLACE / "fuzz.json", result.target.name, value, limit, command)
 
 
+def command(chosen: argparse.Namespace) -> str:
+    """Return the command of this run, as the documentation shows it."""
+    limits = f"--inputs {chosen.inputs} --seconds {chosen.seconds:g}"
+    return f"python -m tests.fuzz {limits} --figures"
+
+
 def main() -> int:
     """Fuzz the chosen targets; exit status 1 with findings."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
@@ -144,7 +150,7 @@ def main() -> int:
             for key, said in result.faults.items():
                 print(f"{result.target.name}: {key}\n{said}", flush=True)
             if chosen.figures:
-                record(result, f"make fuzz INPUTS={chosen.inputs}")
+                record(result, command(chosen))
             if chosen.keep:
                 keep_corpus(result.target)
     print("\n" + "\n".join(table(results)))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import atheris
 
-from tests.fuzz import input_files, input_mutator
+from tests.fuzz import input_files, input_mutator, large_inputs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,12 +54,20 @@ class FuzzRun:
         if took > self._slowest[0]:
             self._slowest = (took, data)
             if took > self._target.seconds and error is None:
-                error = SlowInputError(f"{took:.1f} s of CPU time")
+                error = SlowInputError(f"{took:.1f} s of CPU time for {len(data)} bytes")
         if error is not None:
             self._record(data, error)
         self._count += 1
         if self._count >= self._most or time.monotonic() > self._end:
             self._finish()
+
+    def large_inputs(self) -> None:
+        """Run inputs of many equal parts, for at most half of the time."""
+        end = self._began + (self._end - self._began) / 2
+        for data in large_inputs.large(self._target.seeds()):
+            if time.monotonic() > end:
+                return
+            self.one_input(data)
 
     def _record(self, data: bytes, error: Exception) -> None:
         key = _key(error)
@@ -105,7 +113,7 @@ def _key(error: Exception) -> str:
 def main() -> None:
     """Fuzz the target until it has had its inputs or its time."""
     name, inputs, seconds, place = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
-    with atheris.instrument_imports(include=["gpuhook"]):
+    with atheris.instrument_imports(include=["gpuhook"]):  # before anything else imports them
         from tests.fuzz.fuzz_target import prepare_environment, targets
 
         prepare_environment()
@@ -113,6 +121,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     run = FuzzRun(target, inputs, seconds, Path(place))
+    run.large_inputs()
     arguments = [sys.argv[0], *_options(target, Path(place))]
     atheris.Setup(arguments, run.one_input)
     atheris.Fuzz()
