@@ -56,7 +56,7 @@ class FuzzTarget:
             self.run(data)
         except self.allowed:
             return None
-        except Exception as error:  # noqa: BLE001 # every other one is a finding
+        except Exception as error:  # every other one is a finding
             return error
         return None
 
@@ -97,7 +97,7 @@ def text(data: bytes) -> str:
 @cache
 def scratch() -> Path:
     """Return a directory of this process, in memory where possible."""
-    place = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 # faster than a disk
+    place = "/dev/shm" if os.path.isdir("/dev/shm") else None  # faster than a disk
     return Path(tempfile.mkdtemp(prefix="gpuhook-fuzz-", dir=place))
 
 

@@ -64,7 +64,8 @@ class FuzzRun:
     def large_inputs(self) -> None:
         """Run inputs of many equal parts, for at most half of the time."""
         end = self._began + (self._end - self._began) / 2
-        for data in large_inputs.large(self._target.seeds()):
+        seeds = self._target.seeds()
+        for data in (*large_inputs.deep(seeds), *large_inputs.large(seeds)):
             if time.monotonic() > end:
                 return
             self.one_input(data)

@@ -21,6 +21,7 @@ _PARTS = (
     re.compile(rb"[^\0]+\0"),
     re.compile(rb"[/:=;., \\\"'#&*-]+\w*"),
 )
+_SCALAR = re.compile(rb'":\s*("[^"]*"|[\d.]+|true|false)')
 _NUMBER = re.compile(rb"\d+")
 _WORD = re.compile(rb"[A-Za-z]{2,}")
 
@@ -48,3 +49,22 @@ def _counted(part: bytes, size: int) -> bytes:
     return b"".join(
         b"%s%s%d%s" % (first, word, number, last) for number in range(size // (len(part) + 5))
     )
+
+
+def deep(inputs: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield JSON inputs with a value that is nested, up to about as deeply as Python reads it.
+
+    Code that walks through a value may need several frames for a level.
+    """
+    for one in inputs:
+        start = one.find(b"{")
+        if 0 <= start < 40:
+            for levels in (60, 150, 300, 450, 900):
+                for begin, end in ((b"[", b"]"), (b'{"x":', b"}")):
+                    value = begin * levels + b"1.5" + end * levels
+                    head, tail = one[: start + 1], one[start + 1 :]
+                    yield head + b'"x-deep":' + value + b"," + tail
+            for member in list(_SCALAR.finditer(one))[:12]:
+                for levels in (300, 900):
+                    value = b"[" * levels + b"]" * levels
+                    yield one[: member.start(1)] + value + one[member.end(1) :]

@@ -21,9 +21,34 @@ DECODERS = {
 }  # fmt: skip
 MODULES = {"bounded_yaml", "tarfile", "tomllib", "yaml"}
 PARAMETERS = {"cgroup_file", "content", "raw"}  # of bytes
-# Modules with such calls that meet no foreign bytes, or only by the parsers of others.
+# Modules with such calls that meet no foreign bytes, or give them to the parser of another module.
 OWN = {
-    "apply/rootfs/root_directory.py": "compares contents",
+    "cli/cdi/cdi_transform.py": "catches the faults of the parser",
+    "cli/diagnosis/support_bundle.py": "reads its own document",
+    "cli/engines/setup_commands.py": "reads the output of gpuhook",
+    "cli/node/device_plugin.py": "writes YAML",
+    "compare/original_request.py": "copies a value",
+    "doctor/checks/cdi/graphics.py": "needs the readings of a node: tests/doctor",
+    "dra/kubelet/status_service.py": "parse_json_object",
+    "engines/configure/changeset.py": "compares contents",
+    "engines/configure/containerd/containerd_locations.py": "toml_document",
+    "engines/configure/host_files.py": "writes contents",
+    "explain/trace/resolution_trace.py": "bounded_yaml",
+    "host/installed_roots.py": "parse_json_object",
+    "host/output_file.py": "writes contents",
+    "host/worker.py": "reads its own child",
+    "install/runtime_tree.py": "parse_json_object",
+    "install/version_references.py": "searches for a pattern",
+    "kernel/bpf/bpf_syscall.py": "reads answers of the kernel",
+    "memory_limits/warm/cgroup_limits.py": "reads its own child",
+    "node/kubernetes_state.py": "parse_json",
+    "setup/engine_program.py": "parses what the engine prints",
+    "setup/minimal_root.py": "writes an archive",
+    "vendors/amd/labels/asic_family.py": "a table of the package",
+    "vendors/nvidia/gpu/fabric.py": "reads a structure of NVML",
+    "vendors/nvidia/nvml/gpu_usage.py": "reads a structure of NVML",
+    "vendors/nvidia/usage/nvidia_devices.py": "parse_json and dump",
+    "vendors/nvidia/warm/nvml_limits.py": "reads a structure of NVML",
 }
 
 
@@ -74,10 +99,14 @@ def test_every_parser_is_a_target(called: set[str]) -> None:
         if not path.stem.endswith("_pb2") and parses(path)
     }
     assert sorted(parsers - called - OWN.keys()) == []
-    assert sorted(OWN.keys() - parsers) == []
+    assert sorted(OWN.keys() - (parsers - called)) == []
 
 
 def test_corpora_and_findings_are_of_targets() -> None:
-    known = {path for name in targets() for path in (input_files.corpus(name), input_files.findings(name))}
+    known = {
+        path
+        for name in targets()
+        for path in (input_files.corpus(name), input_files.findings(name))
+    }
     kept = {*input_files.HERE.glob("corpus/*/*"), *input_files.HERE.glob("findings/*/*")}
     assert kept <= known

@@ -87,9 +87,7 @@ class ContentTree:
         return None if content is None else content[:limit]
 
     def names(self, path: str) -> list[str]:
-        above = posixpath.normpath(path).rstrip("/") + "/"
-        below = (one[len(above) :] for one in self._contents if one.startswith(above))
-        return sorted({one.partition("/")[0] for one in below})
+        return list(directories().get(posixpath.normpath(path), ()))
 
     def status(self, path: str, *, follow: bool = True) -> Status | None:
         if posixpath.normpath(path) in self._contents:
@@ -102,9 +100,19 @@ class ContentTree:
 
 @cache
 def encoded() -> dict[str, bytes]:
-    return {
-        path: one if isinstance(one, bytes) else one.encode() for path, one in FILES.items()
-    }
+    return {path: one if isinstance(one, bytes) else one.encode() for path, one in FILES.items()}
+
+
+@cache
+def directories() -> dict[str, list[str]]:
+    """Return the names in each directory."""
+    found: dict[str, set[str]] = {}
+    for path in FILES:
+        while path != "/":
+            above, name = posixpath.split(path)
+            found.setdefault(above, set()).add(name)
+            path = above
+    return {path: sorted(names) for path, names in found.items()}
 
 
 @cache

@@ -5,18 +5,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from gpuhook.config import toolkit_import
-from gpuhook.containers.stores import bolt, containerd_store, docker_store, libpod
+from gpuhook.containers.stores import bolt, containerd_store, docker_store, libpod, store_files
 from gpuhook.containers.warm import runtime_state
 from gpuhook.doctor.facts import toolkit_settings
 from gpuhook.engines.configure import configure_record
 from gpuhook.engines.configure.containerd import base_spec
 from gpuhook.engines.configure.docker import json_text
 from gpuhook.engines.read import (
-    containerd_config, crio_config, docker_config, engine_config, oci_hooks, podman_config,
-    toml_document, unit_flags,
+    containerd_config,
+    crio_config,
+    docker_config,
+    engine_config,
+    oci_hooks,
+    podman_config,
+    toml_document,
+    unit_flags,
 )  # fmt: skip
 from gpuhook.engines.state import dependent_containers, state_directories
 from gpuhook.engines.toml import toml_edit, toml_text
@@ -46,7 +53,9 @@ runtime_path = "/usr/bin/gpuhook-runtime"
 [crio.nri]
 enable_nri = true
 """
-PODMAN = '[engine]\nruntime = "crun"\nhooks_dir = ["/x"]\n[engine.runtimes]\nnvidia = ["/usr/bin/g"]\n'
+PODMAN = (
+    '[engine]\nruntime = "crun"\nhooks_dir = ["/x"]\n[engine.runtimes]\nnvidia = ["/usr/bin/g"]\n'
+)
 DOCKER = json.dumps(
     {
         "data-root": "/d",
@@ -56,8 +65,10 @@ DOCKER = json.dumps(
     },
     indent=2,
 )
-HOOK = '{"version":"1.0.0","hook":{"path":"/usr/bin/gpuhook-hook","args":["a"]},"when":{"always":true},"stages":["prestart"]}'
-UNIT = "[Service]\nEnvironment='A=b c' D=e\nEnvironmentFile=-/etc/x\nExecStart=/usr/bin/dockerd -H fd:// $A \\\n --add-runtime=x=/y\n"
+HOOK = '{"version":"1.0.0","hook":{"path":"/usr/bin/gpuhook-hook","args":["a"]},'
+HOOK += '"when":{"always":true},"stages":["prestart"]}'
+UNIT = "[Service]\nEnvironment='A=b c' D=e\nEnvironmentFile=-/etc/x\n"
+UNIT += "ExecStart=/usr/bin/dockerd -H fd:// $A \\\n --add-runtime=x=/y\n"
 TOOLKIT = """\
 disable-require = false
 accept-nvidia-visible-devices-as-volume-mounts = true
@@ -204,10 +215,8 @@ def engine_databases(data: bytes) -> None:
         assert one.engine == "containerd"
     for found in libpod.containers(files, "/s"):
         assert found.id == real_files.PODMAN_ID
-    try:
+    with suppress(bolt.BrokenBoltError):
         list(bolt.root(data).entries())
-    except bolt.BrokenBoltError:
-        pass
 
 
 @fuzz_target([real_files.DOCKER_CONFIG, b"{}"], everyday=100)
@@ -216,7 +225,7 @@ def docker_containers(data: bytes) -> None:
     for one in docker_store.containers(files, "/d"):
         assert one.name.isprintable()
     assert all(root.startswith("/") for root in docker_store.data_roots(files))
-    docker_store.data_root_of(docker_store.store_files.document(data))
+    docker_store.data_root_of(store_files.document(data))
 
 
 RUNC = json.dumps(
@@ -226,7 +235,9 @@ RUNC = json.dumps(
         "config": {"rootfs": "/r", "labels": ["bundle=/b"]},
     }
 )  # fmt: skip
-CRUN = '{"pid":7,"process-start-time":99,"cgroup-path":"/x","rootfs":"/r","bundle":"/b","created":"x"}'
+CRUN = (
+    '{"pid":7,"process-start-time":99,"cgroup-path":"/x","rootfs":"/r","bundle":"/b","created":"x"}'
+)
 
 
 @fuzz_target([RUNC, CRUN, '{"init_process_pid":true}'], allowed=(runtime_state.UnreadableError,))

@@ -129,7 +129,9 @@ def device_program(data: bytes) -> None:
 
 
 MINORS = "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n"
-DEVICES = "Character devices:\n195 nvidia\n195 nvidia-modeset\n508 nvidia-uvm\nBlock devices:\n8 sd\n"
+DEVICES = (
+    "Character devices:\n195 nvidia\n195 nvidia-modeset\n508 nvidia-uvm\nBlock devices:\n8 sd\n"
+)
 CAPABILITY = "DeviceFileMinor: 12\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
 
 
@@ -164,7 +166,9 @@ def nvidia_gpu_information(data: bytes) -> None:
     host_fingerprint.release_in(found)
 
 
-@fuzz_target(["dev, /dev/nvhost-ctrl\nlib, /usr/lib/libcuda.so\nsym, libx.so\ndir, /lib/firmware\n"])
+@fuzz_target(
+    ["dev, /dev/nvhost-ctrl\nlib, /usr/lib/libcuda.so\nsym, libx.so\ndir, /lib/firmware\n"]
+)
 def tegra_csv(data: bytes) -> None:
     lines, wrong = csv_files.parse(data, "l4t.csv")
     assert len(set(lines)) == len(lines)
@@ -197,7 +201,9 @@ def drm_fdinfo(data: bytes) -> None:
         assert client.vram_bytes is None or client.vram_bytes >= 0
 
 
-KFD = "cpu_cores_count 0\nsimd_count 304\ngfx_target_version 90402\nunique_id 18446744073709551615\n"
+KFD = (
+    "cpu_cores_count 0\nsimd_count 304\ngfx_target_version 90402\nunique_id 18446744073709551615\n"
+)
 
 
 @fuzz_target([KFD, "drm_render_minor 128\nlocation_id 1234\ndomain 0\nhive_id 0\n"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kubelet, the API server, NRI's runtime, operators and users of Kubernetes send."""
+"""What the kubelet, the API server, operators and users of Kubernetes send."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import asyncio
 import base64
 import json
 import re
-import socket
 from functools import cache
 from typing import Any, NoReturn
 
@@ -16,6 +15,7 @@ from gpuhook.device_plugin.api import deviceplugin_pb2, services
 from gpuhook.device_plugin.config import config_reader
 from gpuhook.device_plugin.kubelet import call_status, device_checkpoint
 from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsEndpoint
+from gpuhook.dra.api.resource_api import VERSIONS
 from gpuhook.dra.claims.settings import opaque_parameters
 from gpuhook.dra.slices import server_features, slice_document
 from gpuhook.errors import GpuhookError
@@ -26,15 +26,8 @@ from gpuhook.explain.claims.rules import claim_rules
 from gpuhook.explain.pods import pod_manifests
 from gpuhook.host import documents
 from gpuhook.node_facts.sources import dra_files
-from gpuhook.nri import injection
 from gpuhook.nri.policy import kubelet_grants
-from gpuhook.nri.wire import nri_messages
-from gpuhook.nri.wire.mux import Mux, MuxClosedError
-from gpuhook.nri.wire.nri_messages import NriContainer, PodSandbox, RuntimeFacts
-from gpuhook.nri.wire.protobuf_wire import Message, WireError
-from gpuhook.nri.wire.ttrpc import MessageStream, Peer
 from tests.fuzz.fuzz_target import fuzz_target, scratch, scratch_file, text
-from tests.nri import nri_api
 
 CONFIG = """\
 version: v1
@@ -72,7 +65,8 @@ def messages() -> list[bytes]:
 @fuzz_target(messages)
 def plugin_requests(data: bytes) -> None:
     """A request of the kubelet is a message, or refused."""
-    for method in (services.ALLOCATE, services.PREFERRED, services.PRE_START):
+    methods: Any = (services.ALLOCATE, services.PREFERRED, services.PRE_START)
+    for method in methods:
         try:
             call_status.parsed(method, data)
         except GpuhookError as error:
@@ -121,71 +115,6 @@ def kubelet_claims(data: bytes) -> None:
     dra_files.kubelet_claims(data)
 
 
-def containers() -> list[bytes]:
-    container = nri_api.new(
-        "Container",
-        id="c",
-        name="n",
-        env=["NVIDIA_VISIBLE_DEVICES=all"],
-        annotations=[{"key": "a", "value": "b"}],
-        mounts=[{"destination": "/d", "source": "/s", "options": ["ro"]}],
-        linux={"devices": [{"path": "/dev/x", "major": 1, "minor": 3}]},
-    )
-    pod = nri_api.new("PodSandbox", id="p", name="n", uid="u", namespace="ns")
-    inner = container.SerializeToString(), pod.SerializeToString()
-    request = b"\x0a" + bytes([len(inner[1])]) + inner[1] + b"\x12" + bytes([len(inner[0])]) + inner[0]
-    return [*inner, request]
-
-
-@fuzz_target(containers, allowed=(WireError,), everyday=300)
-def nri_message(data: bytes) -> None:
-    """Any bytes are a message of NRI, or refused with one exception."""
-    readers: list[Any] = [
-        lambda: NriContainer(Message(data)).spec,
-        lambda: PodSandbox(Message(data)).annotations,
-        lambda: RuntimeFacts(memoryview(data)).version,
-        lambda: nri_messages.synchronized(memoryview(data)),
-        lambda: nri_messages.pod_identity(memoryview(data)),
-        lambda: injection.read_request(memoryview(data)),
-    ]
-    for reader in readers:
-        try:
-            reader()
-        except WireError:
-            continue
-
-
-def frames() -> list[bytes]:
-    call = b"\x0a\x03a.b\x12\x01m\x1a\x00"
-    message = len(call).to_bytes(4, "big") + b"\0\0\0\x01\x01\0" + call
-    return [b"\0\0\0\x01" + len(message).to_bytes(4, "big") + message, b"\0\0\0\x09\0\0\0\x01x"]
-
-
-@fuzz_target(frames, allowed=(WireError, MuxClosedError), everyday=200)
-def ttrpc_frames(data: bytes) -> None:
-    """Frames of the multiplexer, and calls in them, as they arrive at the socket."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.sendall(data[: 60 << 10])
-        theirs.shutdown(socket.SHUT_WR)
-        peer = Peer(Mux(ours), {"a.b": {"m": lambda _data, _limit: b"x"}})
-        for _ in range(99):
-            peer.step()
-
-
-@fuzz_target([b"\0\0\0\x01\0\0\0\x01\x01\0x" * 2, b"\xff\xff\xff\xff" + bytes(20)], allowed=())
-def ttrpc_stream(data: bytes) -> None:
-    """The messages are the same, however the bytes arrive."""
-    whole = [(one, kind, bytes(m or b"")) for one, kind, m in MessageStream().messages(data)]
-    stream = MessageStream()
-    parts = [
-        (one, kind, bytes(m or b""))
-        for at in range(0, len(data), 3)
-        for one, kind, m in stream.messages(data[at : at + 3])
-    ]
-    assert parts == whole
-
-
 POD = """\
 apiVersion: v1
 kind: Pod
@@ -196,7 +125,9 @@ spec:
   containers:
   - name: c
     image: i
-    env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}, {name: B, value: "$(NVIDIA_VISIBLE_DEVICES)x"}]
+    env:
+    - {name: NVIDIA_VISIBLE_DEVICES, value: all}
+    - {name: B, value: "$(NVIDIA_VISIBLE_DEVICES)x"}
     resources: {limits: {nvidia.com/gpu: 1, memory: 1Gi}}
 ---
 apiVersion: apps/v1
@@ -219,7 +150,7 @@ spec:
     - name: gpu
       exactly:
         deviceClassName: gpu.nvidia.com
-        selectors: [{cel: {expression: 'device.capacity["gpu.nvidia.com"].memory > quantity("1Gi")'}}]
+        selectors: [{cel: {expression: 'device.driver == "gpu.nvidia.com"'}}]
         capacity: {requests: {memory: 10Gi}}
     constraints: [{requests: [gpu], matchAttribute: gpu.nvidia.com/uuid}]
     config:
@@ -232,7 +163,7 @@ spec:
 """
 
 
-@fuzz_target([POD, CLAIM, POD.split("---\n")[0]], size=8192, everyday=30)
+@fuzz_target([POD, CLAIM, POD.split("---\n", maxsplit=1)[0]], size=8192, everyday=30)
 def manifests(data: bytes) -> None:
     """Manifests of pods and claims: questions and objections, or why it is not one."""
     explain_inputs.text_questions(data, "x.yaml")
@@ -252,7 +183,8 @@ def claims(data: bytes) -> None:
         claim_manifests.name_of(one)
 
 
-IMAGE = '[{"Config":{"Env":["NVIDIA_VISIBLE_DEVICES=all"]},"HostConfig":{"DeviceRequests":[{"Count":-1,"Capabilities":[["gpu"]]}]}}]'
+IMAGE = '[{"Config":{"Env":["NVIDIA_VISIBLE_DEVICES=all"]},'
+IMAGE += '"HostConfig":{"DeviceRequests":[{"Count":-1,"Capabilities":[["gpu"]]}]}}]'
 SPEC = '{"ociVersion":"1.0","process":{"env":["A=b"]},"root":{"path":"x"}}'
 
 
@@ -285,7 +217,7 @@ def api_server_answers(data: bytes) -> None:
     found = documents.parse_json_object(data)
     server_features.minor_version(found)
     server_features.served_version(found)
-    for version in server_features.VERSIONS:
+    for version in VERSIONS:
         stored = slice_document.stored_spec(found, version)
         assert isinstance(stored, dict)
         server_features.dropped_gates(found, stored)
@@ -346,7 +278,9 @@ def cel_expression(data: bytes) -> None:
     assert len(found) == 2
 
 
-@fuzz_target(["GET /metrics HTTP/1.1\r\nAccept: text/plain\r\n\r\n", "PUT / HTTP/1.1\r\n\r\n", "GET /x"])
+@fuzz_target(
+    ["GET /metrics HTTP/1.1\r\nAccept: text/plain\r\n\r\n", "PUT / HTTP/1.1\r\n\r\n", "GET /x"]
+)
 def metrics_requests(data: bytes) -> None:
     """The head of a request has an answer; one for the metrics begins to collect them."""
     endpoint = MetricsEndpoint.__new__(MetricsEndpoint)

@@ -22,7 +22,12 @@ def caches() -> list[bytes]:
     names = [(b"libc.so.6", b"/lib/libc.so.6"), (b"libz.so.1.2", b"/usr/lib/libz.so.1.2")]
     plain = ld_cache.merged(None, names, flags=FLAGS)
     old = b"ld.so-1.7.0\0" + (1).to_bytes(4, "little") + bytes(12) + b"libc.so.6\0/lib/libc.so.6\0"
-    return [plain, ld_cache.merged(plain, ADDED, flags=0x0A03), old, old + bytes(-len(old) % 8) + plain]
+    return [
+        plain,
+        ld_cache.merged(plain, ADDED, flags=0x0A03),
+        old,
+        old + bytes(-len(old) % 8) + plain,
+    ]
 
 
 @fuzz_target(caches, everyday=200)
@@ -146,4 +151,4 @@ def musl_architectures(data: bytes) -> None:
     try:
         ld_so_conf.last([os.fsencode(name) for name in names])
     except GpuhookError as error:
-        assert error.code == "GH1604"
+        assert error.code == "GH1604"  # noqa: PT017 # the only one

@@ -8,15 +8,17 @@ import io
 import json
 import tarfile
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
 from gpuhook.node_facts.sources import node_readings
 from gpuhook.support_bundle import (
-    bundle_archive, bundle_reader, bundle_records, log_lines, redaction,
+    bundle_archive,
+    bundle_reader,
+    bundle_records,
+    log_lines,
+    redaction,
 )  # fmt: skip
 from gpuhook.vendors.amd.hot import amd_sysfs
 from gpuhook.vendors.amd.inventory import amd_dump, sysfs_gpu

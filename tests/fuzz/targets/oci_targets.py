@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""config.json of a container, and the OCI state that hooks read."""
+"""config.json of a container, the OCI state that hooks read, and the messages of NRI."""
 
 from __future__ import annotations
 
 import os
+import socket
 from functools import cache
 from typing import Any
 
@@ -11,13 +12,19 @@ from gpuhook.apply.spec import change_record, config_json, oci_spec
 from gpuhook.entry import create, oci_command, runtime
 from gpuhook.entry.hooks import oci_state
 from gpuhook.entry.plan_context import PlanContext
-from gpuhook.errors import GpuhookError
 from gpuhook.explain.dry_run_rootfs import RootfsDryRun
 from gpuhook.host.hot import fastjson
+from gpuhook.nri import injection
+from gpuhook.nri.wire import nri_messages
+from gpuhook.nri.wire.mux import Mux, MuxClosedError
+from gpuhook.nri.wire.nri_messages import NriContainer, PodSandbox, RuntimeFacts
+from gpuhook.nri.wire.protobuf_wire import Message, WireError
+from gpuhook.nri.wire.ttrpc import MessageStream, Peer
 from gpuhook.request import parse, policy
 from gpuhook.usage import injection_route
 from gpuhook.vendors.warm import config_devices
-from tests.fuzz.fuzz_target import fuzz_target, scratch, text
+from tests.fuzz.fuzz_target import fuzz_target, scratch
+from tests.nri import nri_api
 from tests.plans import described
 
 GPU: dict[str, Any] = {
@@ -56,11 +63,19 @@ PLAIN = {"process": {"env": ["PATH=/bin"]}, "mounts": None, "linux": {}}
 EDITS: Any = {
     "env": ["A=new"],
     "deviceNodes": [{"path": "/dev/null", "hostPath": "/dev/null", "permissions": "rw"}],
-    "mounts": [{"hostPath": "/usr/lib/a", "containerPath": "/usr/lib/a", "options": ["ro", "bind"]}],
+    "mounts": [
+        {"hostPath": "/usr/lib/a", "containerPath": "/usr/lib/a", "options": ["ro", "bind"]}
+    ],
     "hooks": [{"hookName": "createContainer", "path": "/a", "args": ["b"]}],
     "additionalGids": [44],
 }
-DEEP = b'{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"]},"x":' + b"[" * 900 + b"1.5" + b"]" * 900 + b"}"
+DEEP = (
+    b'{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"]},"x":'
+    + b"[" * 900
+    + b"1.5"
+    + b"]" * 900
+    + b"}"
+)
 
 
 def configs() -> list[bytes]:
@@ -151,7 +166,9 @@ def config_readers(data: bytes) -> None:
     oci_spec.device_paths(spec)
 
 
-STATE = '{"ociVersion":"1.0.2","id":"abc","status":"creating","pid":7,"bundle":"%s","annotations":{}}'
+STATE = (
+    '{"ociVersion":"1.0.2","id":"abc","status":"creating","pid":7,"bundle":"%s","annotations":{}}'
+)
 
 
 @fuzz_target([STATE % "/b", STATE.replace("bundle", "bundlePath") % "/b", '{"pid":"7"}', "[]"])
@@ -171,3 +188,70 @@ def hook_state(data: bytes) -> None:
     state.require_id()
     assert state.init_pid() > 0
     assert state.pid == 7 or state.id
+
+
+def containers() -> list[bytes]:
+    container = nri_api.new(
+        "Container",
+        id="c",
+        name="n",
+        env=["NVIDIA_VISIBLE_DEVICES=all"],
+        annotations=[{"key": "a", "value": "b"}],
+        mounts=[{"destination": "/d", "source": "/s", "options": ["ro"]}],
+        linux={"devices": [{"path": "/dev/x", "major": 1, "minor": 3}]},
+    )
+    pod = nri_api.new("PodSandbox", id="p", name="n", uid="u", namespace="ns")
+    inner = container.SerializeToString(), pod.SerializeToString()
+    request = (
+        b"\x0a" + bytes([len(inner[1])]) + inner[1] + b"\x12" + bytes([len(inner[0])]) + inner[0]
+    )
+    return [*inner, request]
+
+
+@fuzz_target(containers, allowed=(WireError,), everyday=300)
+def nri_message(data: bytes) -> None:
+    """Any bytes are a message of NRI, or refused with one exception."""
+    readers: list[Any] = [
+        lambda: NriContainer(Message(data)).spec,
+        lambda: PodSandbox(Message(data)).annotations,
+        lambda: RuntimeFacts(memoryview(data)).version,
+        lambda: nri_messages.synchronized(memoryview(data)),
+        lambda: nri_messages.pod_identity(memoryview(data)),
+        lambda: injection.read_request(memoryview(data)),
+    ]
+    for reader in readers:
+        try:
+            reader()
+        except WireError:
+            continue
+
+
+def frames() -> list[bytes]:
+    call = b"\x0a\x03a.b\x12\x01m\x1a\x00"
+    message = len(call).to_bytes(4, "big") + b"\0\0\0\x01\x01\0" + call
+    return [b"\0\0\0\x01" + len(message).to_bytes(4, "big") + message, b"\0\0\0\x09\0\0\0\x01x"]
+
+
+@fuzz_target(frames, allowed=(WireError, MuxClosedError), everyday=200)
+def ttrpc_frames(data: bytes) -> None:
+    """Frames of the multiplexer, and calls in them, as they arrive at the socket."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(data[: 60 << 10])
+        theirs.shutdown(socket.SHUT_WR)
+        peer = Peer(Mux(ours), {"a.b": {"m": lambda _data, _limit: b"x"}})
+        for _ in range(99):
+            peer.step()
+
+
+@fuzz_target([b"\0\0\0\x01\0\0\0\x01\x01\0x" * 2, b"\xff\xff\xff\xff" + bytes(20)], allowed=())
+def ttrpc_stream(data: bytes) -> None:
+    """The messages are the same, however the bytes arrive."""
+    whole = [(one, kind, bytes(m or b"")) for one, kind, m in MessageStream().messages(data)]
+    stream = MessageStream()
+    parts = [
+        (one, kind, bytes(m or b""))
+        for at in range(0, len(data), 3)
+        for one, kind, m in stream.messages(data[at : at + 3])
+    ]
+    assert parts == whole

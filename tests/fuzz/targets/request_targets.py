@@ -61,7 +61,9 @@ def limit_arguments(data: bytes) -> None:
     assert all(limit.hard >= limit.soft >= 0 for limit in call.limits)
 
 
-@fuzz_target(["--root\n/run/runc\ncreate\n--bundle\n/b\n--pid-file\n/p\nid", "--log=/x\nrun\n-b\n."])
+@fuzz_target(
+    ["--root\n/run/runc\ncreate\n--bundle\n/b\n--pid-file\n/p\nid", "--log=/x\nrun\n-b\n."]
+)
 def runtime_command_line(data: bytes) -> None:
     oci_command.parse(text(data).split("\n"))
 
@@ -72,7 +74,8 @@ ENVIRONMENT = [
     "NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=535,driver<536", "CUDA_VERSION=12.4.1",
     "NVIDIA_DISABLE_REQUIRE=1", "NVIDIA_GPU_MEMORY_LIMIT=2048\nNVIDIA_GPU_MEMORY_REQUEST=1",
     "GPUHOOK_REPLICAS=GPU-1::4,GPU-1::5\nNVIDIA_VISIBLE_DEVICES=GPU-1", "NVIDIA_IMEX_CHANNELS=0,1",
-    "NVIDIA_MIG_CONFIG_DEVICES=all\nNVIDIA_GDS=enabled", "GPUHOOK_MEMORY_HINTS=torch,jax,tensorflow",
+    "NVIDIA_MIG_CONFIG_DEVICES=all\nNVIDIA_GDS=enabled",
+    "GPUHOOK_MEMORY_HINTS=torch,jax,tensorflow",
     "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:1", "AMD_VISIBLE_DEVICES=0-3,0x1234",
 ]  # fmt: skip
 
@@ -141,7 +144,7 @@ CRIO = {"io.kubernetes.cri-o.Annotations": json.dumps({"cdi.k8s.io/x": "a.b/c=d"
 
 
 @fuzz_target([json.dumps({"cdi.k8s.io/x": "a.b/c=d,e.f/g=h", **CRIO}), json.dumps(CRIO)])
-def annotations(data: bytes) -> None:
+def pod_annotations(data: bytes) -> None:
     """Annotations of a config.json: device names, and who wrote them."""
     try:
         found = json.loads(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from typing import Any
 
 from gpuhook.containers.hot import first_process, ledger, ledger_warnings
@@ -143,7 +144,8 @@ def plugin_state(data: bytes) -> None:
     scratch_file(running.encode(), f"state/{guard_state.FILE}")
     guard_state.watched()
     guard_marks.from_document(content)
-    for one in content.get("over") if isinstance(content.get("over"), list) else ():
+    over = content.get("over")
+    for one in over if isinstance(over, list) else ():
         guard_marks.from_document(one)
 
 
@@ -217,10 +219,8 @@ def settings_compiled(data: bytes) -> None:
 @fuzz_target(['{"engines":{"docker":"/x"},"undone":[],"directories":[]}', "[]"])
 def container_list(data: bytes) -> None:
     """The list of state directories that an installation keeps."""
-    try:
+    with suppress(ValueError):
         container_directories._listed(documents.parse_json(data))
-    except ValueError:
-        pass
 
 
 RULES = "files:\n- path: /usr/lib/x.so\n  capability: compute\n"
