@@ -108,10 +108,9 @@ NEW = json.dumps({"Data": json.dumps({"ClaimInfoStateList": [STATE]}), "Checksum
 
 @fuzz_target(
     [NEW, json.dumps({"Entries": [STATE]})],
-    allowed=(GpuhookError, ValueError, KeyError, TypeError, AttributeError),
+    allowed=(GpuhookError, ValueError, KeyError, TypeError, AttributeError),  # callers catch these
 )
 def kubelet_claims(data: bytes) -> None:
-    """The exceptions are those that the callers catch."""
     dra_files.kubelet_claims(data)
 
 
