@@ -7,10 +7,9 @@ import json
 from typing import Any
 
 from gpuhook.apply.rootfs import hook_args
-from gpuhook.device_plugin.metrics import metrics_endpoint
 from gpuhook.entry import oci_command
 from gpuhook.entry.hooks import limit_hook
-from gpuhook.host import quantity
+from gpuhook.host import http_endpoint, quantity
 from gpuhook.host.hot import settings_environment
 from gpuhook.memory_limits.hot import container_limits, framework_hints
 from gpuhook.request import annotation_origin, memory_request, mount_requests, parse, plan, replicas
@@ -157,14 +156,31 @@ def pod_annotations(data: bytes) -> None:
     plan.verdict({"annotations": found}, CONTEXT.settings, CONTEXT.node)
 
 
-@fuzz_target(["1", "500m", "2Gi", "1e3", "-1.5Ki", "0.5", "1E", "1e99999999", "+1", "٣", "4G"])
+@fuzz_target(
+    [
+        "1",
+        "500m",
+        "2Gi",
+        "1e3",
+        "-1.5Ki",
+        "0.5",
+        "1E",
+        "1e99999999",
+        ":" + "9" * 5000,
+        ":9395",
+        "+1",
+        "٣",
+        "4G",
+    ],
+    size=8192,
+)
 def quantities(data: bytes) -> None:
     """A quantity is an exact number; a huge exponent costs nothing."""
     value = text(data)
     number = quantity.quantity(value)
     amount = quantity.memory_bytes(value)
     assert amount is None or amount >= 0 or (number is not None and number < 0)
-    metrics_endpoint.parse_address(value)
+    http_endpoint.parse_address(value)
     device_ids.spellings(value)
     assert len(device_ids.expanded(value)) <= 1 << 16
     device_ids.advice(value, ["0000:06:00.0"])
