@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m tests.fuzz`: run targets with coverage-guided inputs, and print what they did.
 
-Each target has a process of its own. An input that a target does not handle is made smaller, and
+Each target has its own process. An input that a target does not handle is made smaller, and
 kept in findings, which the everyday tests run again.
 """
 

@@ -41,7 +41,7 @@ def large(inputs: Sequence[bytes], size: int = LARGE) -> Iterator[bytes]:
 
 
 def _counted(part: bytes, size: int) -> bytes:
-    """Return a part again and again with a number of its own, in the place of one or of a word."""
+    """Return a part again and again with its own number, in the place of one or of a word."""
     place = _NUMBER.search(part) or _WORD.search(part)
     first = part[: place.start()] if place else part
     last = part[place.end() :] if place else b""

@@ -170,7 +170,7 @@ def manifests(data: bytes) -> None:
     assert len(found) < 1 << 16
 
 
-# An expression is judged in a child process of its own: cel_expression.
+# An expression is judged in its own child process: cel_expression.
 PLAIN_CLAIM = re.sub(r" +selectors:.*\n", "", CLAIM)
 
 
