@@ -48,7 +48,7 @@ ifeq ($(shell uname -m),aarch64)
 CROSS := gcc-x86-64-linux-gnu libc6-dev-amd64-cross qemu-user-static
 endif
 
-.PHONY: help test test-unit test-all test-part test-engines soak check generate bench demo manifests docs \
+.PHONY: help test test-unit test-all test-part test-engines soak fuzz check generate bench demo manifests docs \
 	install pictures wheel tarball standalone deb rpm chart release-check release-notes clean packages
 
 ##@ General
@@ -72,6 +72,10 @@ test-part: packages $(READY) ## Run part PART (K/N) of what test-all adds to tes
 
 soak: packages $(READY) ## Run the long tests (hours) and write their figures to docs: races, kills, starts, turns
 	GPUHOOK_TESTS=soak $(BIN)/pytest --numprocesses 2 --dist worksteal --timeout 7200 --figures -m "soak" $(PYTEST)
+
+fuzz: $(READY) ## Give each parser hostile inputs for some seconds; with INPUTS=1000000, as many as that
+	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/python -m pip install --quiet --group fuzz
+	$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS) --keep --figures,--seconds 3) $(FUZZ)
 
 test-engines: packages $(READY) ## Run the engines of three Debian releases; writes docs/support.md if all pass
 	@.ci/packages systemd-container

@@ -153,12 +153,13 @@ class _Reader:
         return node.value
 
     def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, Any]:
-        keys = [key.value for key, _ in node.value]
-        for position, (key, _) in enumerate(node.value):
+        seen: set[str] = set()
+        for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._fault(key, "a key is not a string")
-            if key.value in keys[:position] and key.value != "<<":
+            if key.value in seen and key.value != "<<":
                 raise self._fault(key, f"the key {key.value!r} occurs twice")
+            seen.add(key.value)
         self._loader.flatten_mapping(node)
         return {key.value: self.value(item, key.value, depth + 1) for key, item in node.value}
 

@@ -146,9 +146,10 @@ def parse_address(address: str) -> tuple[str, int] | None:
         host = host[1:-1]
     elif ":" in host:
         return None
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+    if not colon or not port.isascii() or not port.isdigit() or len(port.lstrip("0")) > 5:
         return None
-    return host, int(port)
+    number = int(port.lstrip("0") or "0")
+    return (host, number) if number <= 65535 else None
 
 
 def _header(headers: str, name: str) -> str:

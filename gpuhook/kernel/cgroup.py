@@ -196,9 +196,9 @@ def below(name: str, root: str) -> str | None:
     """Return the path of a cgroup below a mount whose root is the cgroup `root`, "" for itself.
 
     None if it is outside, also outside of our cgroup namespace, where its name contains ".."
-    (cgroup_namespaces(7)).
+    (cgroup_namespaces(7)), and for a name that is not absolute.
     """
-    if ".." in name.split("/"):
+    if ".." in name.split("/") or not name.startswith("/"):
         return None
     if root == "/":
         return "" if name == "/" else name

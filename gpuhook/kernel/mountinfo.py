@@ -75,26 +75,37 @@ class _Recent:
 
 
 def parse(content: bytes) -> list[Mount]:
-    """Return the mounts of a mountinfo file, in the order in which they were made."""
+    """Return the mounts of a mountinfo file, in the order in which they were made.
+
+    Malformed lines are skipped.
+    """
     known = _Recent.parsed
     found = next((mounts for text, mounts in known if text == content), None)
     if found is None:
         # At newlines only: a hostile path may have other characters that splitlines() splits at.
-        found = [Mount(line) for line in content.split(b"\n") if line]
+        found = [mount for line in content.split(b"\n") if line and (mount := _mount(line))]
     others = [one for one in known if one[1] is not found]
     _Recent.parsed = ((content, found), *others[: _KEPT - 1])
     return list(found)
 
 
 def find(content: bytes, number: int) -> Mount | None:
-    """Return the mount with this id in a mountinfo file, None without one.
+    """Return the mount with this id in a mountinfo file, None without a well-formed one.
 
     Only its line is parsed: a hook runs within the container's CPU limit.
     """
     _, start, rest = (b"\n" + content).partition(b"\n%d " % number)
     if not start:
         return None
-    return Mount(b"%d %s" % (number, rest.partition(b"\n")[0]))
+    return _mount(b"%d %s" % (number, rest.partition(b"\n")[0]))
+
+
+def _mount(line: bytes) -> Mount | None:
+    """Return the mount of a line, None for a line that the kernel does not write."""
+    try:
+        return Mount(line)
+    except (ValueError, IndexError):
+        return None
 
 
 def _plain(field: bytes) -> str:

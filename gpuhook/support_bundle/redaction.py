@@ -51,6 +51,7 @@ _TOKEN = re.compile(r"[^\s{}\[\]:,.=\"']+")
 _LINE = re.compile(r"[ \t]*([\w.-]+)[ \t]*[=:][ \t]*(.*)|[ \t]*\[(\w+)\][ \t]*")
 _DOCUMENT = re.compile(r"^---[ \t]*\n", re.MULTILINE)
 _BROKEN = (ValueError, RecursionError, yaml.YAMLError, TOMLKitError)
+_MOST_LEVELS = 100  # of values in a document
 _NUMBER = re.compile(r"[0-9]{1,3}")
 _LITERALS = frozenset(
     ("true", "false", "null", "---", "nvidia", "gpuhook", "runc", "crun", "io", "grpc", "v1", "cri")
@@ -91,6 +92,7 @@ class AllowList:
     def _structured(self, text: str, kind: FileKind, where: str) -> str:
         try:
             documents = _parsed(text, kind)
+            _require_shallow(documents)
         except _BROKEN:
             return self._words(text, kind, where)
         left = [self.document(one, kind.keys, where) for one in documents]
@@ -212,6 +214,21 @@ def _parsed(text: str, kind: FileKind) -> list[Any]:
     if not all(isinstance(one, dict) for one in found):
         raise ValueError("not an object")
     return found
+
+
+def _require_shallow(found: list[Any]) -> None:
+    """Raise ValueError for documents that are nested more deeply than any configuration."""
+    level = found
+    for _ in range(_MOST_LEVELS):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, (dict, list))
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return
+    raise ValueError("it is nested too deeply")
 
 
 def _program_of(word: str) -> bool:

@@ -58,6 +58,10 @@ class Compiled:
         self.version: str = head.get("cdiVersion", "")
         self.annotations: dict[str, str] = head.get("annotations") or {}
         self.edits: ContainerEdits = head.get("containerEdits") or {}
+        if not (type(self.kind) is type(self.version) is str):
+            raise TypeError("no kind")
+        if not (type(self.annotations) is type(self.edits) is dict):
+            raise TypeError("no edits")
         self.error: GpuhookError | None = None
         if "error" in head:
             if head.get("by") != __version__:
@@ -80,15 +84,33 @@ class Compiled:
         """Return the edits of the device `name`, None if the spec has no such device."""
         if self._lines_by_name is not None:
             line = self._lines_by_name.get(name.encode())
-            found: ContainerEdits | None = None if line is None else fastjson.loads(line)
-            return found
+            return None if line is None else self._edits(line)
         mark = b"\n" + name.encode() + b"\t"
         start = self._data.find(mark)
         if start < 0:
             return None
         start += len(mark)
-        edits: ContainerEdits = fastjson.loads(self._data[start : self._data.index(b"\n", start)])
+        return self._edits(self._data[start : self._data.find(b"\n", start)])
+
+    def _edits(self, line: bytes) -> ContainerEdits:
+        try:
+            found: object = fastjson.loads(line)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise self._damaged()
+        edits: ContainerEdits = found  # type: ignore[assignment] # they were checked before
         return edits
+
+    def _damaged(self) -> GpuhookError:
+        """Remove the compiled form, and return GH1110: the next reader compiles the spec again."""
+        kept = compiled_path(self.path)
+        try:  # noqa: SIM105 # contextlib costs a start
+            os.unlink(kept)
+        except OSError:
+            pass  # removed meanwhile
+        reason = f"its compiled form {kept} was damaged, and was removed; try again"
+        return fault("GH1110", path=self.path, reason=reason)
 
     def names(self) -> list[str]:
         """Return the names of the devices, in the order of the spec."""
@@ -96,7 +118,10 @@ class Compiled:
             # The caller may read each device next: from now on, none is searched for.
             lines = (line.partition(b"\t") for line in self._data.split(b"\n")[2:] if line)
             self._lines_by_name = {name: edits for name, _, edits in lines}
-        return [name.decode() for name in self._lines_by_name]
+        try:
+            return [name.decode() for name in self._lines_by_name]
+        except UnicodeDecodeError:
+            raise self._damaged() from None
 
 
 def compiled_path(source: str) -> str:

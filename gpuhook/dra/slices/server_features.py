@@ -75,7 +75,9 @@ def minor_version(document: dict[str, Any]) -> int | None:
 
 def served_version(document: dict[str, Any]) -> str | None:
     """Return the preferred version in the answer of /apis/resource.k8s.io, None without one."""
-    served = {one.get("version") for one in document.get("versions") or () if isinstance(one, dict)}
+    versions = document.get("versions")
+    listed = versions if isinstance(versions, list) else []
+    served = [one.get("version") for one in listed if isinstance(one, dict)]
     return next((version for version in VERSIONS if version in served), None)
 
 

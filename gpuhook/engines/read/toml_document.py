@@ -7,6 +7,7 @@ import codecs
 import re
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 if sys.version_info >= (3, 11):
@@ -227,14 +228,24 @@ def line_of(content: bytes, names: Sequence[str]) -> int:
     A key of an inline table has the line of that table.
     """
     expected = tuple(names)
-    best, best_line = 0, 0
+    places, keys = _lines_of(content)
+    if expected in places:
+        return places[expected]
+    around = (expected[:size] for size in range(len(expected), 0, -1))
+    return next((keys[one] for one in around if one in keys), 0)
+
+
+@lru_cache(maxsize=4)
+def _lines_of(content: bytes) -> tuple[dict[tuple[str, ...], int], dict[tuple[str, ...], int]]:
+    """Return the first line of each table or key and of each table around it, and of each key."""
+    places: dict[tuple[str, ...], int] = {}
+    keys: dict[tuple[str, ...], int] = {}
     for one in written_lines(content.decode("utf-8", "replace").split("\n")):
-        place = one.path
-        if place[: len(expected)] == expected:
-            return one.number + 1
-        if one.key and expected[: len(place)] == place and len(place) > best:
-            best, best_line = len(place), one.number + 1
-    return best_line
+        for size in range(min(len(one.path), _MOST_PARTS) + 1):
+            places.setdefault(one.path[:size], one.number + 1)
+        if one.key:
+            keys.setdefault(one.path, one.number + 1)
+    return places, keys
 
 
 def _names(dotted: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from gpuhook.device_plugin.config.grammar import yaml_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _NULL, _BOOL = "tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -20,11 +20,12 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 class Value:
     """A node of YAML, or nothing: then all methods return empty values."""
 
-    __slots__ = ("_node", "_source")
+    __slots__ = ("_known", "_node", "_source")
 
     def __init__(self, node: yaml.Node | None, source: str) -> None:
         self._node = node
         self._source = source
+        self._known: Mapping[str, Value] | None = None  # the members, once they were asked for
 
     @property
     def where(self) -> str:
@@ -67,8 +68,13 @@ class Value:
             return ()
         return tuple(Value(node, self._source) for node in self._node.value)
 
-    def members(self) -> dict[str, Value]:
+    def members(self) -> Mapping[str, Value]:
         """Return the members of an object in their order; the last of two with one name applies."""
+        if self._known is None:
+            self._known = self._members()
+        return self._known
+
+    def _members(self) -> dict[str, Value]:
         own: dict[str, Value] = {}
         merged: dict[str, Value] = {}
         for key, node in _pairs(self._node):

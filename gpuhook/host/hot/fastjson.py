@@ -201,7 +201,7 @@ def _encoded(value: object) -> str:
     try:
         encode = make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, True)
         return "".join(encode(value, 0))
-    except _InexactError:
+    except (_InexactError, RecursionError):
         return _slow(value)
 
 
@@ -215,14 +215,30 @@ def _refuse(value: object) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def _slow(value: object) -> str:  # noqa: PLR0911 # a type each
-    """Return the text of `value`, with the digits of each ExactNumber."""
+def _slow(value: object) -> str:
+    """Return the text of `value`, with the digits of each ExactNumber; it may be nested deeply."""
+    parts: list[str] = []
+    left = [value]  # the last one is next; an ExactNumber is any text
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            parts.append("{")
+            left.append(ExactNumber("}"))
+            for place, (key, one) in reversed(list(enumerate(item.items()))):
+                left += (one, ExactNumber(f"{',' if place else ''}{_quoted(key)}:"))
+        elif isinstance(item, (list, tuple)):
+            parts.append("[")
+            left.append(ExactNumber("]"))
+            for place, one in reversed(list(enumerate(item))):
+                left += (one, ExactNumber("," if place else ""))
+        else:
+            parts.append(_scalar(item))
+    return "".join(parts)
+
+
+def _scalar(value: object) -> str:
     if isinstance(value, ExactNumber):
         return value.text
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_quoted(key)}:{_slow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(map(_slow, value)) + "]"
     if isinstance(value, str):
         return _quoted(value)
     if value is None or isinstance(value, bool):

@@ -36,9 +36,13 @@ def stat_fields(content: bytes) -> list[bytes]:
 
 
 def start_ticks(content: bytes) -> int | None:
-    """Return the start time in a /proc/PID/stat, in clock ticks since boot; None for a zombie."""
+    """Return the start time in a /proc/PID/stat, in clock ticks since boot.
+
+    None for a zombie, and for a content that is not of the kernel.
+    """
     fields = stat_fields(content)
-    return None if fields[0] in ENDED else int(fields[_START])
+    is_whole = len(fields) > _START and fields[_START].isdigit()
+    return int(fields[_START]) if is_whole and fields[0] not in ENDED else None
 
 
 def start_time(pid: int, proc: str = "/proc") -> int | None:
@@ -51,8 +55,9 @@ def start_time(pid: int, proc: str = "/proc") -> int | None:
 
 def parent(pid: int, proc: str = "/proc") -> int:
     """Return the pid of the parent of a process, 0 if this process sees no parent."""
-    fields = process_stat(pid, proc)
-    return int(fields[_PARENT]) if fields else 0
+    fields = process_stat(pid, proc) or []
+    is_whole = len(fields) > _PARENT and fields[_PARENT].isdigit()
+    return int(fields[_PARENT]) if is_whole else 0
 
 
 def process_stat(pid: int, proc: str = "/proc") -> list[bytes] | None:

@@ -99,7 +99,7 @@ def result(code: bytes, context: bytes) -> int:
     Raises UnknownCodeError for an instruction that is not one of a device program.
     """
     program = instructions(code)
-    registers = [0] * 12
+    registers = [0] * 16  # as many as an instruction can name
     at = 0
     for _ in range(_MOST_STEPS):
         if not 0 <= at < len(program):

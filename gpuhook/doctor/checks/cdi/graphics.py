@@ -51,8 +51,8 @@ def _icd(node: ExaminedNode, one: SpecFile, path: str, mounted: set[str]) -> Ite
         return  # specs.mounts reports a missing file
     try:
         libraries = list(_libraries(documents.parse_json(content)))
-    except ValueError:
-        message = f"{path} is not valid JSON"
+    except (ValueError, RecursionError):
+        message = f"{path} is not valid JSON, or is nested too deeply"
     else:
         lacking = [name for name in libraries if not _has(posixpath.basename(name), mounted)]
         if not lacking:

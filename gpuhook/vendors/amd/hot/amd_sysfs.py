@@ -51,7 +51,8 @@ def number(path: str) -> int | None:
 
 def is_number(text: str) -> bool:
     """Return whether a text is an unsigned number of at most 64 bits, as the kernel writes it."""
-    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    is_short = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return is_short and int(text) < 1 << 64
 
 
 def mode(path: str) -> str | None:

@@ -175,7 +175,7 @@ def majors(devices: bytes) -> str:
     found = []
     for line in devices.split(b"\n"):
         number, _, name = line.strip().partition(b" ")
-        if name in _MAJOR_NAMES:
+        if name in _MAJOR_NAMES and number.isdigit():
             found.append(name.decode() + ":" + number.decode())
     return "+".join(sorted(found))
 

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The targets of the fuzzer: functions that take any bytes.
+
+A target fails if it raises anything but what it allows, or if an input takes longer or more memory
+than it allows. Targets check what must hold for any input, too: an edit applied twice equals one,
+and keeps what it does not know.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from gpuhook.errors import GpuhookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+AREAS = tuple(
+    path.stem.removesuffix("_targets")
+    for path in sorted((Path(__file__).parent / "targets").glob("*_targets.py"))
+)
+_FOUND: dict[str, FuzzTarget] = {}
+
+
+@dataclass(frozen=True)
+class FuzzTarget:
+    """A function of bytes, and its limits: CPU seconds and bytes of an input, MiB of the process.
+
+    `everyday` is the number of changed inputs that the everyday tests run.
+    """
+
+    name: str
+    run: Callable[[bytes], object]
+    given_seeds: Iterable[bytes | str] | Callable[[], Iterable[bytes | str]]
+    allowed: tuple[type[Exception], ...]
+    seconds: float
+    size: int
+    memory: int
+    everyday: int
+
+    def seeds(self) -> list[bytes]:
+        """Return the inputs to begin with."""
+        given = self.given_seeds() if callable(self.given_seeds) else self.given_seeds
+        return [one.encode("utf-8", "surrogateescape") if isinstance(one, str) else one
+                for one in given]  # fmt: skip
+
+    def fault(self, data: bytes) -> Exception | None:
+        """Return the exception of an input that the target does not allow."""
+        try:
+            self.run(data)
+        except self.allowed:
+            return None
+        except Exception as error:  # every other one is a finding
+            return error
+        return None
+
+
+def fuzz_target(
+    seeds: Iterable[bytes | str] | Callable[[], Iterable[bytes | str]],
+    *,
+    allowed: tuple[type[Exception], ...] = (GpuhookError,),
+    seconds: float = 2,
+    size: int = 4096,
+    memory: int = 512,
+    everyday: int = 60,
+) -> Callable[[Callable[[bytes], object]], Callable[[bytes], object]]:
+    """Make a function of a module of targets a target: AREA/NAME."""
+
+    def register(run: Callable[[bytes], object]) -> Callable[[bytes], object]:
+        area = run.__module__.rpartition(".")[2].removesuffix("_targets")
+        name = f"{area}/{run.__name__.replace('_', '-')}"
+        _FOUND[name] = FuzzTarget(name, run, seeds, allowed, seconds, size, memory, everyday)
+        return run
+
+    return register
+
+
+def targets(areas: Iterable[str] = AREAS) -> dict[str, FuzzTarget]:
+    """Return the targets of these areas by name."""
+    chosen = tuple(areas)
+    for area in chosen:
+        importlib.import_module(f"tests.fuzz.targets.{area}_targets")
+    return {name: one for name, one in _FOUND.items() if name.partition("/")[0] in chosen}
+
+
+def text(data: bytes) -> str:
+    """Return bytes as Python decodes names and variables of the system."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+@cache
+def scratch() -> Path:
+    """Return a directory of this process, in memory where possible."""
+    place = "/dev/shm" if os.path.isdir("/dev/shm") else None  # faster than a disk
+    return Path(tempfile.mkdtemp(prefix="gpuhook-fuzz-", dir=place))
+
+
+def prepare_environment() -> None:
+    """Let gpuhook keep its state in the directory of this process."""
+    os.environ["GPUHOOK_STATE_DIR"] = str(scratch() / "state")
+
+
+def scratch_file(data: bytes, name: str = "input") -> str:
+    """Return the path of a file with these bytes; the next call replaces it."""
+    path = scratch() / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return str(path)

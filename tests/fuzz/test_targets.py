@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The targets of the fuzzer without the fuzzer: known inputs, and some changed ones."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from tests.depth import depth
+from tests.fuzz import input_files, input_mutator, large_inputs
+from tests.fuzz.fuzz_target import FuzzTarget, scratch, targets
+
+TARGETS = targets()
+
+
+@pytest.fixture(autouse=True)
+def _state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(scratch() / "state"))
+
+
+def known_inputs(target: FuzzTarget) -> list[bytes]:
+    """Return the seeds of a target, its corpus, and the inputs that it once did not handle."""
+    return [
+        *target.seeds(),
+        *input_files.read(input_files.corpus(target.name)),
+        *input_files.read(input_files.findings(target.name)),
+    ]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_any_bytes(name: str) -> None:
+    target = TARGETS[name]
+    inputs = known_inputs(target)
+    count = depth(1, 20) * target.everyday
+    seed = zlib.crc32(name.encode())
+    deep = large_inputs.deep(target.seeds()) if depth(0, 1) else ()
+    for data in [*inputs, *deep, *input_mutator.changed(inputs, count, seed, target.size)]:
+        error = target.fault(data)
+        if error is not None:
+            raise AssertionError(f"{name}: {data!r}") from error
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", TARGETS)
+def test_large_inputs(name: str) -> None:
+    """Code whose time grows with the square of an input's size does not end within the timeout."""
+    target = TARGETS[name]
+    for data in large_inputs.large(target.seeds(), size=depth(1 << 14, 1 << 16)):
+        error = target.fault(data)
+        if error is not None:
+            raise AssertionError(f"{name}: {data[:200]!r}") from error
