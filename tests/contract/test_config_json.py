@@ -208,6 +208,14 @@ def test_wrapper_refuses_ambiguous_config_json(
     assert node8.entries() == entries
 
 
+def test_wrapper_refuses_deep_nesting(node8: Installation, bundle: Bundle) -> None:
+    """Deep nesting that can be read, and cannot be written again, has a code of its own."""
+    deep = "[" * 900 + "1.5" + "]" * 900
+    before = replace_text(bundle, '"root":', f'"x":{deep},"root":')
+    assert_refused(node8.edit(bundle), "GH1301")
+    assert bundle.file.read_bytes() == before
+
+
 @pytest.mark.parametrize(("old", "new"), [TYPES["env"], TYPES["process"]])
 def test_wrapper_refuses_annotation_request_with_a_wrong_type(
     old: str, new: str, node8: Installation, bundle: Bundle
