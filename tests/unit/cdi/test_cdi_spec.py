@@ -69,11 +69,33 @@ def test_yaml_has_no_anchors() -> None:
 def test_unquoted_names_are_text(tmp_path: Path) -> None:
     """A scalar in place of a string keeps its spelling: a device may be called 0 or 0:1."""
     edits = "{deviceNodes: [{path: /dev/x, fileMode: 0666}]}"
-    names = ("0", "0:1", "1e3", "yes", "0010")
+    names = ["0", "0:1", "15", "1.5", "true", "1g.5gb", "0.5.0"]
     text = head("".join(f"- name: {name}\n  containerEdits: {edits}\n" for name in names))
     spec = read_text(tmp_path, text)
-    assert [device["name"] for device in spec["devices"]] == ["0", "0:1", "1e3", "yes", "0010"]
+    assert [device["name"] for device in spec["devices"]] == names
     assert spec["devices"][0]["containerEdits"]["deviceNodes"][0]["fileMode"] == 0o666
+
+
+@pytest.mark.parametrize(
+    "scalar",
+    [
+        *("00", "0010", "0x10", "1_0", "+1", "-0", "1e3", "1.0", "1.50", "1234567.5", "0.00001"),
+        *("yes", "y", "On", "TRUE", ".inf", "2001-01-01", "!!int '5'", "!!binary aGk=", "!x 5"),
+    ],
+)
+def test_unquoted_scalar_that_cdi_reads_differently_is_refused(tmp_path: Path, scalar: str) -> None:
+    """CDI's own decoder makes 0 of 00, 1000 of 1e3, true of yes."""
+    text = head(f"- name: a\n  containerEdits: {{env: [A=1], hooks: [{{path: {scalar}}}]}}\n")
+    with pytest.raises(GpuhookError, match="write it in quotes"):
+        read_text(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ["y", "n", "yes", "010", "1e3", ".5", "-", "0o7", "2001-01-01"])
+def test_written_text_has_quotes_where_it_needs_them(tmp_path: Path, text: str) -> None:
+    spec: Any = {"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": []}
+    hook = {"hookName": "prestart", "path": text}
+    spec["devices"].append({"name": "a", "containerEdits": {"hooks": [hook]}})
+    assert read_text(tmp_path, spec_files.document(spec, "yaml")) == spec
 
 
 def test_empty_values_are_absent(tmp_path: Path) -> None:
@@ -86,7 +108,7 @@ def test_empty_values_are_absent(tmp_path: Path) -> None:
 
 def test_merge_keys_are_read(tmp_path: Path) -> None:
     """YAML's merge keys and aliases are read, as CDI's own reader does."""
-    text = head("- &a\n  name: a\n  containerEdits: {env: [A=b]}\n- <<: *a\n  name: b\n")
+    text = head("- name: a\n  <<: &a {containerEdits: {env: [A=b]}}\n- <<: *a\n  name: b\n")
     devices = read_text(tmp_path, text)["devices"]
     assert [device["name"] for device in devices] == ["a", "b"]
     assert devices[0]["containerEdits"] == devices[1]["containerEdits"]
@@ -98,6 +120,7 @@ def test_merge_keys_are_read(tmp_path: Path) -> None:
         ("cdiVersion: 0.5.0\nkind: [a\n", "line 3, column 1", "expected"),
         ("a: b\n  c: d\n", "line 2, column 4", "not allowed"),
         ("kind: a/b\nkind: c/d\n", "line 2, column 1", "twice"),
+        ("kind: a/b\n<<: {kind: c/d}\n", "line 1, column 1", "twice"),
         ("? [a]\n: b\n", "line 1, column 3", "not a string"),
         ("a: 1\n---\nb: 2\n", "line 2, column 1", "another document"),
         (b"a: \xff\n", "line 1, column 4", "not UTF-8"),
