@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from gpuhook.cdi import spec_file as spec_files
+from gpuhook.cdi.hot import spec_rules
 from gpuhook.errors import GpuhookError
 
 SPEC: Any = {
@@ -88,6 +89,12 @@ def test_unquoted_scalar_that_cdi_reads_differently_is_refused(tmp_path: Path, s
     text = head(f"- name: a\n  containerEdits: {{env: [A=1], hooks: [{{path: {scalar}}}]}}\n")
     with pytest.raises(GpuhookError, match="write it in quotes"):
         read_text(tmp_path, text)
+
+
+JSON = (
+    b'{"cdiVersion":"0.5.0","kind":"a.com/b","devices":'
+    b'[{"name":"a","containerEdits":{"deviceNodes":[{"path":"%s"}]}}]}'
+)
 
 
 @pytest.mark.parametrize("text", ["y", "n", "yes", "010", "1e3", ".5", "-", "0o7", "2001-01-01"])
@@ -211,3 +218,42 @@ def test_duplicate_json_keys_are_refused(tmp_path: Path) -> None:
     with pytest.raises(GpuhookError, match="the key 'kind' occurs twice") as caught:
         read_text(tmp_path, text, "x.json")
     assert caught.value.code == "GH1109"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (rb"/dev/\ud83d\ude00", "half a character"),
+        (rb"/dev/\\\uD83D", "half a character"),
+        (b"/dev/\x7f", "YAML does not allow"),
+        (b"/dev/\xc2\x80", "YAML does not allow"),
+        (b"/dev/\xff", "not UTF-8"),
+        (b'","path":"', "twice"),
+    ],
+)
+def test_json_that_is_not_yaml_is_refused(tmp_path: Path, text: bytes, reason: str) -> None:
+    """CDI's own decoder reads specs in JSON as YAML, too."""
+    path = tmp_path / "x.json"
+    path.write_bytes(JSON % text)
+    with pytest.raises(GpuhookError, match=reason) as caught:
+        spec_files.read(str(path))
+    assert caught.value.code == "GH1109"
+
+
+@pytest.mark.parametrize(
+    "text", [rb"\\ud83d", rb"\u00e9", "é\U0001f600".encode(), b"\xc2\x85", rb"\ud7ff"]
+)
+def test_json_with_other_characters_is_read(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(JSON % text)
+    [node] = spec_files.read(str(path))["devices"][0]["containerEdits"]["deviceNodes"]
+    assert node["path"] == json.loads(b'"' + text + b'"')
+
+
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 1 << 64])
+def test_number_that_does_not_fit_is_refused(number: int) -> None:
+    node = {"path": "/dev/x", "major": 1, "minor": number}
+    device = {"name": "a", "containerEdits": {"deviceNodes": [node]}}
+    spec = {"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": [device]}
+    with pytest.raises(GpuhookError, match="minor: not an integer"):
+        spec_rules.check(spec, "x")
