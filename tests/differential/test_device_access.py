@@ -237,7 +237,8 @@ def test_device_files_decide_as_the_verdict(nodes: Path, figures: Figures) -> No
             try:
                 changes += rules.change(allow, deny)
             except GpuhookError as error:
-                assert error.code == "GH1704", (base, allow, deny)
+                if error.code != "GH1704":
+                    raise
                 refused += 1
                 assert allowed_by_kernel(place, nodes) == before
                 continue
