@@ -87,7 +87,7 @@ def _not_yaml(data: bytes) -> str:
         except UnicodeDecodeError:
             return "it is not UTF-8"
         if any(map(_is_forbidden, characters)):
-            return "it has a character that YAML does not allow"
+            return "it has a character that YAML does not allow in a text"
     lower = data.lower()
     at = lower.find(b"\\ud")
     while at >= 0:
@@ -100,8 +100,8 @@ def _not_yaml(data: bytes) -> str:
 
 
 def _is_forbidden(character: str) -> bool:
-    """Return whether YAML 1.1 does not allow a character (5.1, "Character Set")."""
-    return ("\x7e" < character < "\xa0" and character != "\x85") or character in "\ufffe\uffff"
+    """Return whether YAML 1.1 does not allow a character, or reads it as a line break."""
+    return "\x7e" < character < "\xa0" or character in "\u2028\u2029\ufffe\uffff"
 
 
 def _without_nulls(value: Any) -> Any:

@@ -227,6 +227,8 @@ def test_duplicate_json_keys_are_refused(tmp_path: Path) -> None:
         (rb"/dev/\\\uD83D", "half a character"),
         (b"/dev/\x7f", "YAML does not allow"),
         (b"/dev/\xc2\x80", "YAML does not allow"),
+        (b"/dev/\xc2\x85", "YAML does not allow"),
+        ("/dev/\u2028".encode(), "YAML does not allow"),
         (b"/dev/\xff", "not UTF-8"),
         (b'","path":"', "twice"),
     ],
@@ -241,7 +243,7 @@ def test_json_that_is_not_yaml_is_refused(tmp_path: Path, text: bytes, reason: s
 
 
 @pytest.mark.parametrize(
-    "text", [rb"\\ud83d", rb"\u00e9", "é\U0001f600".encode(), b"\xc2\x85", rb"\ud7ff"]
+    "text", [rb"\\ud83d", rb"\u00e9", "é\U0001f600".encode(), b"\xc2\xa0", rb"\ud7ff"]
 )
 def test_json_with_other_characters_is_read(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "x.json"
