@@ -194,3 +194,29 @@ def _around(text: bytes, random: Random) -> bytes:
     if random.random() < 0.2:
         return before + text[: random.randrange(len(text) + 1)]
     return before + text + after
+
+
+def variant(config: dict[str, Any], random: Random) -> bytes:
+    """Return a text of a config.json that a runtime can run, with changed variables and user.
+
+    Namespaces, mounts and the root file system remain: the container stays a container.
+    """
+    top: Pairs = _pairs(config)
+    process: Pairs = next(value for key, value in top if key == "process")
+    chosen: Any = [pair for pair in process if pair[0] in ("env", "user")]
+    others = [pair for pair in process if pair not in chosen]
+    for _ in range(random.choice((1, 1, 2, 3))):
+        changed = _changed(chosen, random)
+        chosen = changed if _is_object(changed) else chosen
+    again: Pairs = [("args", ["/probe"]), ("cwd", "/"), ("env", ["A=2", "B=2"])]
+    top = [(key, chosen + others if key == "process" else value) for key, value in top]
+    if random.random() < 0.4:
+        pair = (_another_key(random.choice(("process", "annotations")), random), again)
+        top.insert(random.randrange(len(top) + 1), pair)
+    return _text(top, random)
+
+
+def _pairs(value: Any) -> Any:
+    if isinstance(value, dict):
+        return [(key, _pairs(one)) for key, one in value.items()] or Raw(b"{}")
+    return list(map(_pairs, value)) if isinstance(value, list) else value

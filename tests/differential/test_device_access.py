@@ -26,7 +26,7 @@ from tests.depth import depth
 from tests.figures import Figures
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="cgroups and device nodes need root")
-ROUNDS = depth(20, 100, 3_000)
+ROUNDS = depth(20, 100, 1_000)
 V1 = CGROUPS / "devices"
 V2 = CGROUPS / "unified" if (CGROUPS / "unified").is_mount() else CGROUPS
 # Numbers without a driver: an allowed open(2) fails with ENXIO, a denied one with EPERM.
