@@ -49,6 +49,8 @@ endif
 # Programs in Go with the libraries of runc and of engines read what gpuhook reads: tests/differential.
 GO := golang-go golang-github-opencontainers-specs-dev
 GO += golang-github-container-orchestrated-devices-container-device-interface-dev
+GO += golang-github-pelletier-go-toml-dev golang-github-pelletier-go-toml.v2-dev
+GO += golang-github-burntsushi-toml-dev
 
 .PHONY: help test test-unit test-all test-part test-engines soak check generate bench demo manifests docs \
 	install pictures wheel tarball standalone deb rpm chart release-check release-notes clean packages
