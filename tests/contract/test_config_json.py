@@ -209,7 +209,7 @@ def test_wrapper_refuses_ambiguous_config_json(
 
 
 def test_wrapper_refuses_deep_nesting(node8: Installation, bundle: Bundle) -> None:
-    """Deep nesting that can be read, and cannot be written again, has a code of its own."""
+    """Deep nesting that can be read, and cannot be written again, has its own code."""
     deep = "[" * 900 + "1.5" + "]" * 900
     before = replace_text(bundle, '"root":', f'"x":{deep},"root":')
     assert_refused(node8.edit(bundle), "GH1301")

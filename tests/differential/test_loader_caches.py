@@ -74,7 +74,7 @@ def fill(place: Path, random: Random) -> None:
 
 
 def tree(root: Path, random: Random) -> list[str]:
-    """Fill directories of the root anew, and return those that ldconfig searches."""
+    """Fill directories of the root again, and return those that ldconfig searches."""
     for directory in (*DIRECTORIES, "drv"):
         shutil.rmtree(root / directory, ignore_errors=True)
     chosen = random.sample(DIRECTORIES, random.randrange(1, len(DIRECTORIES) + 1))
@@ -120,7 +120,7 @@ def parsed(data: bytes) -> list[tuple[str, str, bool, bool]]:
 
 
 def loaded(root: Path, names: Sequence[str]) -> dict[str, str]:
-    """Return the path that the loader chooses for each name, each in a process of its own."""
+    """Return the path that the loader chooses for each name, each in a separate process."""
     found = {}
     for name in names:
         command = ["/usr/sbin/chroot", str(root), "/probe", name]
