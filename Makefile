@@ -48,6 +48,12 @@ ifeq ($(shell uname -m),aarch64)
 CROSS := gcc-x86-64-linux-gnu libc6-dev-amd64-cross qemu-user-static
 endif
 
+# Programs in Go with the libraries of runc and of engines read what gpuhook reads: tests/differential.
+GO := golang-go golang-github-opencontainers-specs-dev
+GO += golang-github-container-orchestrated-devices-container-device-interface-dev
+GO += golang-github-pelletier-go-toml-dev golang-github-pelletier-go-toml.v2-dev
+GO += golang-github-burntsushi-toml-dev
+
 .PHONY: help test test-unit test-all test-part test-engines soak fuzz check generate bench demo manifests docs \
 	install pictures wheel tarball standalone deb rpm chart release-check release-notes clean packages
 
@@ -63,14 +69,15 @@ test-unit: $(READY) ## Run the unit tests, without packages of the system
 	$(PYTEST_RUN) -m "not gpu and not engines and not thorough and not contract" tests/unit tests/imports
 
 test-all: packages $(READY) ## Run every test that needs no GPU: all combinations, kill points, random examples
-	@.ci/packages $(CROSS)
+	@.ci/packages $(CROSS) $(GO)
 	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu and not engines" $(PYTEST)
 
 test-part: packages $(READY) ## Run part PART (K/N) of what test-all adds to test
-	@.ci/packages $(CROSS)
+	@.ci/packages $(CROSS) $(GO)
 	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu and not engines" --part $(PART) $(PYTEST)
 
 soak: packages $(READY) ## Run the long tests (hours) and write their figures to docs: races, kills, starts, turns
+	@.ci/packages $(GO)
 	GPUHOOK_TESTS=soak $(BIN)/pytest --numprocesses 2 --dist worksteal --timeout 7200 --figures -m "soak" $(PYTEST)
 
 fuzz: $(READY) ## Give each parser hostile inputs for some seconds; with INPUTS=1000000, as many as that

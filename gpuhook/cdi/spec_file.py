@@ -2,12 +2,14 @@
 """CDI spec files, read from and written as YAML or JSON.
 
 Reading follows CDI's own decoder: a scalar in the place of a string keeps its spelling (a device
-may be called 0 or 0:1 without quotes), and a duplicate key is an error.
+may be called 0 or 0:1 without quotes), and a duplicate key is an error, also a merged one. A scalar
+that this decoder would change (00, 1e3, yes) is an error: it must have quotes.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import yaml
@@ -29,6 +31,19 @@ _NUMBERS_AND_FLAGS = frozenset((
     "major", "minor", "fileMode", "uid", "gid", "timeout", "additionalGids",
     "enableCMT", "enableMBM", "enableMonitoring",
 ))  # fmt: skip
+# Scalars without quotes that go-yaml reads as flags, numbers and dates, and those of them that it
+# writes as they were. Source: its resolve.go and decode_test.go; strconv.FormatFloat.
+_FLAG = r"[yYnN]|[yY]es|YES|[nN]o|NO|[tT]rue|TRUE|[fF]alse|FALSE|[oO]n|ON|[oO]ff|OFF"
+_DECIMAL = r"(\d[\d_]*(\.[\d_]*)?|\.[\d_]+)([eE][-+]?\d+)?"
+_NUMBER = rf"[-+]?(0[xX][\da-fA-F_]+|0[oObB][\d_]+|{_DECIMAL}|\.(inf|Inf|INF))|\.(nan|NaN|NAN)"
+_DATE = r"\d{4}-\d\d?-\d\d?([Tt ].*)?"
+_READ_AS_ANOTHER_TYPE = re.compile(f"{_FLAG}|{_NUMBER}|{_DATE}", re.ASCII)
+_SHORT_FRACTION = r"-?([1-9]\d{0,4}\.|0\.[1-9])(\d{0,5}[1-9])?(?<!\.)"
+_SAME = re.compile(rf"true|false|0|-?[1-9]\d{{0,17}}|{_SHORT_FRACTION}", re.ASCII)
+_TEXT_TAG = "tag:yaml.org,2002:str"
+_PLAIN_TAGS = frozenset(
+    f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp", "value")
+)
 _CURE = "choose a path on a writable file system with free space"
 _MAX_VALUES = 1_000_000  # each use of an alias is counted
 _MAX_DEPTH = 50
@@ -97,10 +112,11 @@ class _SpecDumper(_Dumper):  # type: ignore[misc,valid-type]  # chosen at run ti
 
 
 def _text_node(dumper: Any, text: str) -> yaml.Node:
-    # YAML 1.1 and 1.2 readers disagree on numbers: 0:1, 1e3, 0o17.
+    # YAML 1.1 and 1.2 readers disagree on numbers: 0:1, 1e3, 0o17; and on y.
     head = text.lstrip("+-.")[:1]  # "" is in every string, so that is quoted too
-    style = "'" if head in "0123456789" else None
-    node: yaml.Node = dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+    is_quoted = head in "0123456789" or _READ_AS_ANOTHER_TYPE.fullmatch(text)
+    style = "'" if is_quoted else None
+    node: yaml.Node = dumper.represent_scalar(_TEXT_TAG, text, style=style)
     return node
 
 
@@ -149,19 +165,42 @@ class _Reader:
         if node.tag == "tag:yaml.org,2002:null":
             return None
         if field in _NUMBERS_AND_FLAGS:
-            return bounded_yaml.value_of(self._loader.construct_object, node)
-        return node.value
+            return self._number(node)
+        return self._text(node)
+
+    def _number(self, node: Any) -> Any:
+        if not node.style and ":" in node.value:  # PyYAML reads 1:30 as 90
+            raise self._fault(node, f"{node.value!r} is not a number")
+        return bounded_yaml.value_of(self._loader.construct_object, node)
+
+    def _text(self, node: Any) -> str:
+        """Return the text of a scalar as it is written, unless CDI's decoder reads another one."""
+        text: str = node.value
+        if node.style:
+            is_same = node.tag == _TEXT_TAG
+        else:
+            is_same = node.tag in _PLAIN_TAGS and (
+                _SAME.fullmatch(text) is not None or not _READ_AS_ANOTHER_TYPE.fullmatch(text)
+            )
+        if not is_same:
+            raise self._fault(node, f"{text!r} is read as another type: write it in quotes")
+        return text
 
     def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, Any]:
+        self._check_keys(node.value)
+        if any(key.value == "<<" for key, _ in node.value):
+            self._loader.flatten_mapping(node)
+            self._check_keys(node.value)
+        return {self._text(key): self.value(item, key.value, depth + 1) for key, item in node.value}
+
+    def _check_keys(self, pairs: list[tuple[yaml.Node, yaml.Node]]) -> None:
         seen: set[str] = set()
-        for key, _ in node.value:
+        for key, _ in pairs:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._fault(key, "a key is not a string")
             if key.value in seen and key.value != "<<":
                 raise self._fault(key, f"the key {key.value!r} occurs twice")
             seen.add(key.value)
-        self._loader.flatten_mapping(node)
-        return {key.value: self.value(item, key.value, depth + 1) for key, item in node.value}
 
     def _fault(self, node: yaml.Node, reason: str) -> Exception:
         mark = node.start_mark

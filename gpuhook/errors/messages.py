@@ -305,6 +305,9 @@ set root.path in config.json
 GH1307 FileError
 config.json has {what}: runtimes differ on which one applies
 fix the program that wrote it: each key must occur once, spelled as in the OCI specification
+GH1308 FileError
+config.json has a NUL character in {text}: crun ignores the rest of that text
+fix the program that wrote it: no key and no value may have a NUL character
 GH1310 FileError
 {path} is not a regular file{limit}
 gpuhook did not read it; check the file at that path

@@ -57,11 +57,22 @@ DEEPER = {
     "namespace": ('"type":"pid"', '"type":"pid","Type":"pid"'),
     "bounding": ('"bounding":', '"Bounding":[],"bounding":'),
 }
+# A text ends at a NUL for crun; runc takes all of a key, and no value.
+NULS = {
+    "key with a NUL": ('"env":[', r'"env\u0000x":["A=2"],"env":['),
+    "process with a NUL": (
+        '"process":{',
+        r'"process\u0000":{"args":["/probe"],"cwd":"/","env":["A=2"]},"process":{',
+    ),
+    "value with a NUL": ('"A=1"', r'"A=1\u0000x"'),
+    "name with a NUL": ('"A=1"', r'"A\u0000=1","A=2"'),
+}
 REFUSED = {
     **{name: ('"root":', new) for name, new in BESIDE.items()},
     **{name: ('"env":', new) for name, new in IN_PROCESS.items()},
     **{name: ('"namespaces":', new) for name, new in IN_LINUX.items()},
     **DEEPER,
+    **NULS,
 }
 TAKEN = {
     "as it was": ('"root":', '"root":'),
@@ -71,6 +82,7 @@ TAKEN = {
     "null": ('"root":', '"annotations":null,"hooks":null,"root":'),
     "escapes": ('"env":[', r'"env":["\u0042=\u0031\ud83d\ude00",'),
     "a letter of another alphabet": ('"root":', '"\u0440rocess":{"env":["A=2"]},"root":'),
+    "a backslash and zeros": ('"root":', r'"x":"\\u0000","root":'),
     "digits": ('"root":', '"x-digits":' + "9" * 5000 + ',"root":'),
 }
 TYPES = {
@@ -138,6 +150,13 @@ def test_gpuhook_and_runtime_read_the_same_variables(
         assert theirs is None or engine == "crun"  # which treats some as absent
 
 
+def test_crun_ends_a_key_at_a_nul(bundle: Bundle) -> None:
+    """crun reads the first of two keys that are equal up to a NUL, runc the second."""
+    replace_text(bundle, *NULS["process with a NUL"])
+    assert read_by_runtime(bundle, "crun") == {"A": "2"}
+    assert (read_by_runtime(bundle, "runc") or {})["A"] == "1"
+
+
 def test_runc_merges_keys_that_differ_in_case(bundle: Bundle) -> None:
     """runc reads keys regardless of case: the values of a second key replace those of the first."""
     replace_text(bundle, '"root":', BESIDE["Process"])
@@ -174,6 +193,7 @@ WRAPPER = [
     *(("GH1307", name) for name in ("Process", "escaped long s", "process twice", "Annotations")),
     *(("GH1307", name) for name in ("Env", "Devices", "mount", "a part twice")),
     *(("GH1303", name) for name in ("namespaces", "device path", "destination", "stage")),
+    *(("GH1308", name) for name in NULS),
 ]
 
 
@@ -186,6 +206,14 @@ def test_wrapper_refuses_ambiguous_config_json(
     assert_refused(node8.edit(bundle), code)
     assert bundle.file.read_bytes() == before
     assert node8.entries() == entries
+
+
+def test_wrapper_refuses_deep_nesting(node8: Installation, bundle: Bundle) -> None:
+    """Deep nesting that can be read, and cannot be written again, has its own code."""
+    deep = "[" * 900 + "1.5" + "]" * 900
+    before = replace_text(bundle, '"root":', f'"x":{deep},"root":')
+    assert_refused(node8.edit(bundle), "GH1301")
+    assert bundle.file.read_bytes() == before
 
 
 @pytest.mark.parametrize(("old", "new"), [TYPES["env"], TYPES["process"]])

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import copy
+import os
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook.apply.spec import change_record, oci_spec
+from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.host.hot import fastjson
 
 NAMES = st.sampled_from(["A", "AB", "PATH", "NVIDIA_VISIBLE_DEVICES", "ünï"])
@@ -86,6 +88,24 @@ def test_edits_are_idempotent(spec: dict[str, Any], edits: Any) -> None:
     once = fastjson.dumps(spec)
     oci_spec.apply(spec, edits)
     assert fastjson.dumps(spec) == once
+
+
+@given(specs(), st.lists(EDITS, min_size=2, max_size=3))
+def test_merged_edits_equal_one_after_another(spec: dict[str, Any], parts: Any) -> None:
+    """Of two items for one variable, node, mount or interface, the later one applies."""
+    apart = copy.deepcopy(spec)
+    for part in parts:
+        oci_spec.apply(apart, part)
+    oci_spec.apply(spec, merged(parts))
+    assert effective(spec) == effective(apart)
+
+
+def effective(spec: dict[str, Any]) -> list[Any]:
+    """Return what a spec has for each variable, node, mount and interface."""
+    mounts = {os.path.normpath(one["destination"]): one for one in spec["mounts"]}
+    devices = {one["path"]: one for one in spec["linux"]["devices"]}
+    variables = dict(entry.partition("=")[::2] for entry in spec["process"]["env"])
+    return [variables, devices, mounts, spec["linux"].get("netDevices")]
 
 
 @given(specs(), EDITS)

@@ -51,11 +51,15 @@ _KEYS: dict[str, Any] = {
 }
 
 
+_NUL = b"\\u0000"  # as JSON writes it; it may also be `\\u0000` after a backslash
+
+
 class Config(dict):  # type: ignore[type-arg] # Any is not imported
-    """A config.json. `repeated` are keys that one of its objects has twice."""
+    """A config.json. `repeated` are keys that one of its objects has twice, `raw` is its text."""
 
-    __slots__ = ("repeated",)
+    __slots__ = ("raw", "repeated")
 
+    raw: bytes
     repeated: list[str]
 
 
@@ -69,18 +73,30 @@ def parsed(path: str, raw: bytes) -> Config:
     if not isinstance(spec, dict):
         raise fault("GH1301", path=path, reason="it is not a JSON object")
     found = Config(spec)
-    found.repeated = repeated
+    found.raw, found.repeated = raw, repeated
     return found
 
 
+def text(path: str, spec: Config) -> bytes:
+    """Return the text of a changed spec; GH1301 if it is nested too deeply to be written."""
+    try:
+        return fastjson.dumps(spec, spec.raw)
+    except RecursionError:
+        raise fault("GH1301", path=path, reason="it is nested too deeply") from None
+
+
 def require_unambiguous(spec: dict[str, Any]) -> None:
-    """Raise GH1307 for a spec that the runtime may read differently, GH1303 for one it cannot.
+    """Raise GH1307, GH1308 for a spec that runtimes read differently, GH1303 for an unusable one.
 
     runc decodes with Go's encoding/json: keys that differ only in case are one key, and the values
-    of a repeated key are merged. For crun they are two keys, and the first value applies.
+    of a repeated key are merged. For crun they are two keys, and the first value applies. A text
+    ends at a NUL for crun, also a key.
     """
-    if isinstance(spec, Config) and spec.repeated:
-        raise fault("GH1307", what=f"the key {spec.repeated[0]} twice")
+    if isinstance(spec, Config):
+        if spec.repeated:
+            raise fault("GH1307", what=f"the key {spec.repeated[0]} twice")
+        if _NUL in spec.raw:
+            _require_no_nul(spec)
     _check(spec, _KEYS)
 
 
@@ -105,6 +121,20 @@ def _check(found: dict[str, Any], known: dict[str, Any]) -> None:
         for one in value if wanted is _ARRAY else (value,):
             if isinstance(one, dict):
                 _check(one, kind[0] if wanted is _ARRAY else kind)
+
+
+def _require_no_nul(spec: dict[str, Any]) -> None:
+    """Raise GH1308 for a text with a NUL, at any depth."""
+    left: list[Any] = [spec]
+    for value in left:
+        if isinstance(value, str):
+            if "\0" in value:
+                raise fault("GH1308", text=repr(value))
+        elif isinstance(value, dict):
+            left.extend(value)
+            left.extend(value.values())
+        elif isinstance(value, list):
+            left.extend(value)
 
 
 def _check_names(names: Iterable[str], known: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Parser = Callable[[bytes, str], Any]
 
+_SURROGATES = (b"8", b"9", b"a", b"b", b"c", b"d", b"e", b"f")  # the digit after \\ud
 _MAX_SIZE = 8 << 20  # bytes: a spec of 16 GPUs with 7 MIG instances each has 0.5 MB
 
 
@@ -72,10 +73,35 @@ def parse_json(data: bytes, path: str) -> Any:
         found = fastjson.loads(data, repeated=repeated)
     except ValueError as error:
         raise fault("GH1109", path=path, place="JSON", reason=error) from error
-    if repeated:
-        reason = f"the key {repeated[0]!r} occurs twice"
+    reason = f"the key {repeated[0]!r} occurs twice" if repeated else _not_yaml(data)
+    if reason:
         raise fault("GH1109", path=path, place="JSON", reason=reason)
     return found
+
+
+def _not_yaml(data: bytes) -> str:
+    """Return why a JSON text is not YAML, "" if it is: engines read every spec as YAML."""
+    if not data.isascii() or b"\x7f" in data:
+        try:
+            characters = set(data.decode())
+        except UnicodeDecodeError:
+            return "it is not UTF-8"
+        if any(map(_is_forbidden, characters)):
+            return "it has a character that YAML does not allow in a text"
+    lower = data.lower()
+    at = lower.find(b"\\ud")
+    while at >= 0:
+        before = lower[:at]
+        is_escape = not (len(before) - len(before.rstrip(b"\\"))) % 2
+        if is_escape and lower[at + 3 : at + 4] in _SURROGATES:
+            return "it has half a character as an escape, which YAML does not allow"
+        at = lower.find(b"\\ud", at + 1)
+    return ""
+
+
+def _is_forbidden(character: str) -> bool:
+    """Return whether YAML 1.1 does not allow a character, or reads it as a line break."""
+    return "\x7e" < character < "\xa0" or character in "\u2028\u2029\ufffe\uffff"
 
 
 def _without_nulls(value: Any) -> Any:

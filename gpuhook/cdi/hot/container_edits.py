@@ -9,7 +9,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypedDict
+    from typing import Any, TypedDict
 
     class DeviceNode(TypedDict, total=False):
         """A device node: `path` in the container, `hostPath` on the host when it differs."""
@@ -69,6 +69,12 @@ if TYPE_CHECKING:
         devices: list[Device]
 
 
+# The field by which a later item replaces an earlier one; variables have none.
+_IDENTITY = {
+    "env": "", "deviceNodes": "path", "mounts": "containerPath", "netDevices": "hostInterfaceName",
+}  # fmt: skip
+
+
 def merged(parts: list[ContainerEdits]) -> ContainerEdits:
     """Return one ContainerEdits with all of `parts`, in order, identical items once.
 
@@ -81,12 +87,32 @@ def merged(parts: list[ContainerEdits]) -> ContainerEdits:
             items_before = whole.setdefault(key, [])
             if isinstance(items, list):
                 # Duplicates within one part remain; the first part is used as it is.
-                items_before.extend(
+                new = (
                     [item for item in items if item not in items_before] if items_before else items
                 )
+                if len(new) < len(items):
+                    new = _without_repeated(key, items, items_before)
+                items_before.extend(new)
             elif items not in items_before:
                 items_before.append(items)
     result: dict[str, object] = {k: v for k, v in whole.items() if v and k != "intelRdt"}
     if whole.get("intelRdt"):
         result["intelRdt"] = whole["intelRdt"][-1]
     return result  # type: ignore[return-value]
+
+
+def _without_repeated(key: str, items: list[Any], before: list[Any]) -> list[Any]:
+    """Return `items` without those of `before`, unless another item has replaced one of these."""
+    if key not in _IDENTITY:
+        return [item for item in items if item not in before]
+
+    def name(item: Any) -> Any:
+        return item.partition("=")[0] if key == "env" else item[_IDENTITY[key]]
+
+    current = {name(item): item for item in before}
+    new = []
+    for item in items:
+        if item not in before or current[name(item)] != item:
+            new.append(item)
+        current[name(item)] = item
+    return new

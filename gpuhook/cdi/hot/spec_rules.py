@@ -124,7 +124,7 @@ def _is_integer(value: object) -> bool:
 _SCALARS: dict[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "count": lambda value: _is_integer(value) and 0 <= value < 1 << 32,
-    "integer": _is_integer,
+    "integer": lambda value: _is_integer(value) and -(1 << 63) <= value < 1 << 63,
     "flag": lambda value: isinstance(value, bool),
     "texts": lambda value: (
         isinstance(value, dict)

@@ -79,7 +79,7 @@ def _document(found: Resolved) -> dict[str, object]:
 
 
 def _edited_config(found: Resolved, config: str) -> str:
-    """Return the text of a config.json with the edits; GH1300 to GH1303, GH1307 if that fails."""
+    """Return the text of a config.json with the edits; GH1300 to GH1303, GH1307, or GH1308."""
     try:
         raw = documents.read(config)
     except FileNotFoundError as error:

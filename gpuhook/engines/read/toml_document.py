@@ -101,7 +101,8 @@ def parsed(content: bytes) -> dict[str, Any]:
     try:
         text = content.decode("utf-8")
         _require_short_keys(text)
-        return tomllib.loads(text)
+        document = tomllib.loads(text)
+        _require_64_bits(document)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise UnreadableTomlError("it is not UTF-8", line) from error
@@ -113,6 +114,19 @@ def parsed(content: bytes) -> dict[str, Any]:
         raise UnreadableTomlError(reason, int(where.group(1)) if where else 0) from error
     except ValueError as error:  # of int(); an integer of TOML has 64 bits
         raise UnreadableTomlError("a number has too many digits") from error
+    return document
+
+
+def _require_64_bits(document: dict[str, Any]) -> None:
+    """Raise UnreadableTomlError for an integer that engines do not read."""
+    left: list[Any] = [document]
+    for value in left:
+        if isinstance(value, dict):
+            left.extend(value.values())
+        elif isinstance(value, list):
+            left.extend(value)
+        elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise UnreadableTomlError(f"{value} is not an integer of 64 bits")
 
 
 def _require_short_keys(text: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from gpuhook.cdi import spec_file as spec_files
+from gpuhook.cdi.hot import spec_rules
 from gpuhook.errors import GpuhookError
 
 SPEC: Any = {
@@ -69,11 +70,39 @@ def test_yaml_has_no_anchors() -> None:
 def test_unquoted_names_are_text(tmp_path: Path) -> None:
     """A scalar in place of a string keeps its spelling: a device may be called 0 or 0:1."""
     edits = "{deviceNodes: [{path: /dev/x, fileMode: 0666}]}"
-    names = ("0", "0:1", "1e3", "yes", "0010")
+    names = ["0", "0:1", "15", "1.5", "true", "1g.5gb", "0.5.0"]
     text = head("".join(f"- name: {name}\n  containerEdits: {edits}\n" for name in names))
     spec = read_text(tmp_path, text)
-    assert [device["name"] for device in spec["devices"]] == ["0", "0:1", "1e3", "yes", "0010"]
+    assert [device["name"] for device in spec["devices"]] == names
     assert spec["devices"][0]["containerEdits"]["deviceNodes"][0]["fileMode"] == 0o666
+
+
+@pytest.mark.parametrize(
+    "scalar",
+    [
+        *("00", "0010", "0x10", "1_0", "+1", "-0", "1e3", "1.0", "1.50", "1234567.5", "0.00001"),
+        *("yes", "y", "On", "TRUE", ".inf", "2001-01-01", "!!int '5'", "!!binary aGk=", "!x 5"),
+    ],
+)
+def test_unquoted_scalar_that_cdi_reads_differently_is_refused(tmp_path: Path, scalar: str) -> None:
+    """CDI's own decoder makes 0 of 00, 1000 of 1e3, true of yes."""
+    text = head(f"- name: a\n  containerEdits: {{env: [A=1], hooks: [{{path: {scalar}}}]}}\n")
+    with pytest.raises(GpuhookError, match="write it in quotes"):
+        read_text(tmp_path, text)
+
+
+JSON = (
+    b'{"cdiVersion":"0.5.0","kind":"a.com/b","devices":'
+    b'[{"name":"a","containerEdits":{"deviceNodes":[{"path":"%s"}]}}]}'
+)
+
+
+@pytest.mark.parametrize("text", ["y", "n", "yes", "010", "1e3", ".5", "-", "0o7", "2001-01-01"])
+def test_written_text_has_quotes_where_it_needs_them(tmp_path: Path, text: str) -> None:
+    spec: Any = {"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": []}
+    hook = {"hookName": "prestart", "path": text}
+    spec["devices"].append({"name": "a", "containerEdits": {"hooks": [hook]}})
+    assert read_text(tmp_path, spec_files.document(spec, "yaml")) == spec
 
 
 def test_empty_values_are_absent(tmp_path: Path) -> None:
@@ -86,7 +115,7 @@ def test_empty_values_are_absent(tmp_path: Path) -> None:
 
 def test_merge_keys_are_read(tmp_path: Path) -> None:
     """YAML's merge keys and aliases are read, as CDI's own reader does."""
-    text = head("- &a\n  name: a\n  containerEdits: {env: [A=b]}\n- <<: *a\n  name: b\n")
+    text = head("- name: a\n  <<: &a {containerEdits: {env: [A=b]}}\n- <<: *a\n  name: b\n")
     devices = read_text(tmp_path, text)["devices"]
     assert [device["name"] for device in devices] == ["a", "b"]
     assert devices[0]["containerEdits"] == devices[1]["containerEdits"]
@@ -98,6 +127,7 @@ def test_merge_keys_are_read(tmp_path: Path) -> None:
         ("cdiVersion: 0.5.0\nkind: [a\n", "line 3, column 1", "expected"),
         ("a: b\n  c: d\n", "line 2, column 4", "not allowed"),
         ("kind: a/b\nkind: c/d\n", "line 2, column 1", "twice"),
+        ("kind: a/b\n<<: {kind: c/d}\n", "line 1, column 1", "twice"),
         ("? [a]\n: b\n", "line 1, column 3", "not a string"),
         ("a: 1\n---\nb: 2\n", "line 2, column 1", "another document"),
         (b"a: \xff\n", "line 1, column 4", "not UTF-8"),
@@ -188,3 +218,44 @@ def test_duplicate_json_keys_are_refused(tmp_path: Path) -> None:
     with pytest.raises(GpuhookError, match="the key 'kind' occurs twice") as caught:
         read_text(tmp_path, text, "x.json")
     assert caught.value.code == "GH1109"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (rb"/dev/\ud83d\ude00", "half a character"),
+        (rb"/dev/\\\uD83D", "half a character"),
+        (b"/dev/\x7f", "YAML does not allow"),
+        (b"/dev/\xc2\x80", "YAML does not allow"),
+        (b"/dev/\xc2\x85", "YAML does not allow"),
+        ("/dev/\u2028".encode(), "YAML does not allow"),
+        (b"/dev/\xff", "not UTF-8"),
+        (b'","path":"', "twice"),
+    ],
+)
+def test_json_that_is_not_yaml_is_refused(tmp_path: Path, text: bytes, reason: str) -> None:
+    """CDI's own decoder reads specs in JSON as YAML, too."""
+    path = tmp_path / "x.json"
+    path.write_bytes(JSON % text)
+    with pytest.raises(GpuhookError, match=reason) as caught:
+        spec_files.read(str(path))
+    assert caught.value.code == "GH1109"
+
+
+@pytest.mark.parametrize(
+    "text", [rb"\\ud83d", rb"\u00e9", "é\U0001f600".encode(), b"\xc2\xa0", rb"\ud7ff"]
+)
+def test_json_with_other_characters_is_read(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(JSON % text)
+    [node] = spec_files.read(str(path))["devices"][0]["containerEdits"]["deviceNodes"]
+    assert node["path"] == json.loads(b'"' + text + b'"')
+
+
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 1 << 64])
+def test_number_that_does_not_fit_is_refused(number: int) -> None:
+    node = {"path": "/dev/x", "major": 1, "minor": number}
+    device = {"name": "a", "containerEdits": {"deviceNodes": [node]}}
+    spec = {"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": [device]}
+    with pytest.raises(GpuhookError, match="minor: not an integer"):
+        spec_rules.check(spec, "x")

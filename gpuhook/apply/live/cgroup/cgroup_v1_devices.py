@@ -81,9 +81,9 @@ class DeviceFiles:
         if self._allows_all():
             self._write(rule, "")
             return
-        held = self._access(rule)
+        held = set(self._access(rule)).intersection(rule.access)
         if held:
-            self._write(rule, "".join(set(rule.access) - set(held)))
+            self._write(rule, "".join(set(rule.access) - held))
         for letter in rule.access.replace("m", ""):
             allowed, reason = self.verdict(*rule.device, letter)
             if allowed:
