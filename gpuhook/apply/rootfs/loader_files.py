@@ -188,11 +188,18 @@ class _Glibc:
         found: list[Pair] = []
         for where in dirs:
             names = self._root.names(os.fsdecode(where))
-            if names:
+            libraries = {name for name in names if library_directory.is_library(name)}
+            # A container that starts again has the driver's links there.
+            if libraries and not libraries.issubset(ours := self._driver_names()):
                 from gpuhook.loader import image_libraries  # few images have any
 
-                found += image_libraries.entries_of_image(self._root, where, names, self._files())
+                found += image_libraries.entries_of_image(self._root, where, names, ours)
         return found
+
+    def _driver_names(self) -> set[str]:
+        """Return the names of the driver's libraries, and of the links to them."""
+        files = self._files()
+        return {os.fsdecode(path.rpartition(b"/")[2]) for path in (*files, *files.values())}
 
     def _link_front(
         self, held: ld_cache.Cache, spelled: list[Pair], *, is_indexed: bool
