@@ -26,6 +26,7 @@ ENTRIES = {
     "gpuhook.entry.runtime": None,
     "gpuhook.entry.create": "gpuhook.entry.runtime",
     "gpuhook.memory_limits.hot.create_limits": "gpuhook.entry.create",
+    "gpuhook.apply.rootfs.loader_files": "gpuhook.entry.create",
     "gpuhook.request.extra_requests": "gpuhook.entry.create",
     "gpuhook.vendors.nvidia.hot.extras.extra_devices": "gpuhook.request.extra_requests",
     "gpuhook.vendors.nvidia.hot.requirement_check": "gpuhook.entry.create",
