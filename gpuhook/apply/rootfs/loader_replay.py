@@ -6,8 +6,8 @@ start records both, and the files. A later start reads the same again: if every 
 writes the recorded files, and the modules that make them are not loaded. A difference, or another
 release of gpuhook, makes the files and the record again.
 
-A record is marshalled: (inputs, [(method, arguments, answer)], [(path, content)]). There are at
-most _SLOTS of them in the state directory.
+A record is a checksum and, marshalled, (inputs, [(method, arguments, answer)], [(path, content)]).
+There are at most _SLOTS of them in the state directory.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _SLOTS = 32
 _MAX_BYTES = 256 << 10  # of a record: two caches of an image with a thousand libraries
+_SUM = 4  # bytes
 _VALUES = 2  # the version of marshal in which equal values have equal bytes
 
 
@@ -64,11 +65,15 @@ def _path(slot: int) -> str:
 
 def _record(path: str, key: bytes) -> Record | None:
     data = state.read(path, _MAX_BYTES)
-    try:
-        record: Record | None = None if data is None else marshal.loads(data)  # noqa: S302 # root's
-        return record if record is not None and record[0] == key else None
-    except (EOFError, LookupError, TypeError, ValueError):
+    # marshal may reserve any amount of memory for damaged data.
+    if data is None or data[:_SUM] != _checksum(data[_SUM:]):
         return None
+    record: Record = marshal.loads(data[_SUM:])  # noqa: S302 # root's own file
+    return record if record[0] == key else None
+
+
+def _checksum(data: bytes) -> bytes:
+    return crc32(data).to_bytes(_SUM, "little")
 
 
 def _is_same(root: Tree, record: Record, cache: bytes | None) -> bool:
@@ -78,20 +83,20 @@ def _is_same(root: Tree, record: Record, cache: bytes | None) -> bool:
             is_cache = method == "read" and arguments[0] == CACHE
             if answer != (cache if is_cache else getattr(root, method)(*arguments)):
                 return False
-    except (AttributeError, GpuhookError, OSError, TypeError, ValueError):
+    except (GpuhookError, OSError):
         return False
     return True
 
 
 def _store(path: str, record: Record) -> None:
     data = marshal.dumps(record, _VALUES)
-    if len(data) > _MAX_BYTES:
+    if _SUM + len(data) > _MAX_BYTES:
         return
     directory = os.path.dirname(path)
     try:
         if not os.path.isdir(directory):
             os.makedirs(directory, 0o755, exist_ok=True)  # it loads Python's os
-        files.replace(path, data, mode=0o600)
+        files.replace(path, _checksum(data) + data, mode=0o600)
     except OSError:
         pass  # with an unwritable /run, every create makes the files
 
