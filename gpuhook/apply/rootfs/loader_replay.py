@@ -24,10 +24,11 @@ from gpuhook.loader.loader_paths import CACHE, MAX_CACHE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar
 
     from gpuhook.apply.rootfs.loader_files import Tree
 
+    T = TypeVar("T")
     Record = tuple[bytes, list[tuple[str, tuple[Any, ...], Any]], list[tuple[str, bytes]]]
 
 _SLOTS = 32
@@ -142,7 +143,7 @@ class _Recorder:
         self.is_whole = False
         return self._root.open_file(path)
 
-    def _noted(self, method: str, arguments: tuple[Any, ...], answer: Any) -> Any:
+    def _noted(self, method: str, arguments: tuple[Any, ...], answer: T) -> T:
         self.is_whole = self.is_whole and not self.writes  # a replay reads first
         self.reads.append((method, arguments, answer))
         return answer

@@ -145,7 +145,9 @@ def test_another_release_makes_the_files_again(
     assert provided(image(tmp_path / "2"))
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00", b"i\x01\0\0\0", b")\x00", b"\0\0\0\0(\xff\xff\xff\x7f"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x00", b"i\x01\0\0\0", b")\x00", b"\0\0\0\0(\xff\xff\xff\x7f"]
+)
 def test_a_broken_record_is_made_again(content: bytes, tmp_path: Path, state: Path) -> None:
     expected = image(tmp_path / "1")
     provided(expected)

@@ -80,5 +80,5 @@ def test_errors_without_a_fault_load_no_kinds() -> None:
         *(name for name in vars(kinds) if name.endswith("Error"))
     }
     with pytest.raises(AttributeError):
-        _ = errors.NoError  # type: ignore[attr-defined]
+        _ = errors.NoError
     assert "gpuhook.errors.kinds" in sys.modules
