@@ -102,7 +102,7 @@ pictures: $(READY) ## Draw the pictures of docs/images as PNG in build/images, w
 
 ##@ Measure and show
 bench: packages $(READY) ## Print what a container's start and the device plugin cost, and the budgets
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench $(BENCH)
 
 profile: packages $(READY) ## Print where the time of a create goes; with valgrind, in instructions
 	@.ci/packages valgrind
