@@ -22,6 +22,8 @@ NVIDIA_COMPAT ?=
 MACHINE ?= $(shell uname -m)
 # How many processes the tests run in.
 WORKERS ?= 3
+# Options of `make profile`, such as --modules; PROFILE=--help lists them.
+PROFILE ?=
 # Which part of the tests that `make test` leaves out: K/N.
 PART ?= 1/10
 
@@ -54,7 +56,7 @@ GO += golang-github-container-orchestrated-devices-container-device-interface-de
 GO += golang-github-pelletier-go-toml-dev golang-github-pelletier-go-toml.v2-dev
 GO += golang-github-burntsushi-toml-dev
 
-.PHONY: help test test-unit test-all test-part test-engines soak fuzz check generate bench demo manifests docs \
+.PHONY: help test test-unit test-all test-part test-engines soak fuzz check generate bench profile demo manifests docs \
 	install pictures wheel tarball standalone deb rpm chart release-check release-notes clean packages
 
 ##@ General
@@ -114,6 +116,10 @@ pictures: $(READY) ## Draw the pictures of docs/images as PNG in build/images, w
 ##@ Measure and show
 bench: packages $(READY) ## Print what a container's start and the device plugin cost, and the budgets
 	$(BIN)/python -m tests.bench $(BENCH)
+
+profile: packages $(READY) ## Print where the time of a create goes; with valgrind, in instructions
+	@.ci/packages valgrind
+	$(BIN)/python -m tests.bench.create_profile $(PROFILE)
 
 demo: packages $(READY) ## Show containers getting their GPUs, sharing them, losing them, getting them back
 	@$(BIN)/python -m tests.demo

@@ -10,9 +10,11 @@ be used at LIBRARY by gpuhook_bundle.py, which says why and how.
 from __future__ import annotations
 
 import ast
+import errno
 import importlib.util
 import marshal
 import os
+import stat
 import subprocess
 import sys
 from functools import cache
@@ -26,6 +28,7 @@ ENTRIES = {
     "gpuhook.entry.runtime": None,
     "gpuhook.entry.create": "gpuhook.entry.runtime",
     "gpuhook.memory_limits.hot.create_limits": "gpuhook.entry.create",
+    "gpuhook.apply.rootfs.loader_files": "gpuhook.entry.create",
     "gpuhook.request.extra_requests": "gpuhook.entry.create",
     "gpuhook.vendors.nvidia.hot.extras.extra_devices": "gpuhook.request.extra_requests",
     "gpuhook.vendors.nvidia.hot.requirement_check": "gpuhook.entry.create",
@@ -55,8 +58,39 @@ print("\\n".join(name for name in done if name.partition(".")[0] == "gpuhook"))
 """
 
 
+# Their constants are numbers in the bundles: the same on every machine that packages are made for.
+CONSTANTS = {"errno": errno, "stat": stat}
+# Modules of C instead of those that import them; gpuhook_os's docstring has the reason.
+LEANER = {"os": "gpuhook_os", "stat": "_stat"}
+
+
 class Lean(ast.NodeTransformer):
-    """Removes annotations and type-checking blocks, and replaces `os` by gpuhook_os."""
+    """Removes annotations and type-checking blocks, and replaces modules and constants."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        """Examine which modules `tree` needs for more than their constants."""
+        assigned = [node for node in ast.walk(tree) if isinstance(node, (ast.arg, ast.Name))]
+        own = {_name(node) for node in assigned if not isinstance(_context(node), ast.Load)}
+        self._constants = {name: CONSTANTS[name] for name in CONSTANTS.keys() - own}
+        of_constants = [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and self._number(node) is not None
+        ]
+        self._used = {_name(node) for node in assigned if node not in of_constants}
+
+    def _number(self, node: ast.Attribute) -> int | None:
+        """Return the value of `module.NAME`, None for anything but such a number."""
+        module = self._constants.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        value = getattr(module, node.attr, None) if node.attr.isupper() else None
+        return value if type(value) is int else None
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """Replace a constant by its value."""
+        number = self._number(node)
+        if number is not None:
+            return ast.copy_location(ast.Constant(number), node)
+        return self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """Remove the annotations of a function."""
@@ -86,11 +120,13 @@ class Lean(ast.NodeTransformer):
         return node
 
     def visit_Import(self, node: ast.Import) -> ast.AST:
-        """Replace `import os` by gpuhook_os, whose docstring has the reason."""
+        """Replace modules by leaner ones; remove those of which only constants are used."""
+        unneeded = self._constants.keys() - self._used
+        node.names = [alias for alias in node.names if alias.name not in unneeded]
         for alias in node.names:
-            if alias.name == "os":
-                alias.name, alias.asname = "gpuhook_os", "os"
-        return node
+            if alias.name in LEANER:
+                alias.name, alias.asname = LEANER[alias.name], alias.name
+        return node if node.names else ast.copy_location(ast.Pass(), node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
         """Remove `from __future__ import annotations`: no annotations remain."""
@@ -99,6 +135,14 @@ class Lean(ast.NodeTransformer):
         if node.module == "os.path":
             node.module = "gpuhook_os"
         return node
+
+
+def _name(node: ast.arg | ast.Name) -> str:
+    return node.arg if isinstance(node, ast.arg) else node.id
+
+
+def _context(node: ast.arg | ast.Name) -> ast.expr_context:
+    return ast.Store() if isinstance(node, ast.arg) else node.ctx
 
 
 @cache
@@ -123,7 +167,8 @@ def code(
         children = tuple(one[len(name) + 1 :] for one in before if one.rpartition(".")[0] == name)
     path += ".py"
     with open(path, "rb") as file:
-        tree = Lean().visit(ast.parse(file.read()))
+        source = ast.parse(file.read())
+    tree = ast.fix_missing_locations(Lean(source).visit(source))
     used = library + path[len(target) :]
     return name, children, compile(tree, used, "exec", dont_inherit=True, optimize=2)
 

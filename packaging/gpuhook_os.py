@@ -2,16 +2,15 @@
 """The bundled hot path's `os` and `os.path`: thin wrappers of the system calls in `posix`.
 
 `import os` takes 0.8 ms, most of it for abstract base classes that only os.environ uses. Here,
-os.environ is a plain dict. Any other name is read from the real `os`, which is then imported.
+os.environ is a plain dict. Any other name is read from `posix` when it is first used, or from the
+real `os`, which is then imported.
 packaging/bundle.py writes this module's name into the bundled modules; their sources have
 `import os`.
 """
 
 import posix
 import sys
-from posix import *  # noqa: F403 # system calls and their constants, under the names that os has
 
-_exit = posix._exit  # noqa: SLF001 # os has it too; `import *` leaves such names out
 path = sys.modules[__name__]
 _ENCODING = sys.getfilesystemencoding()
 _ERRORS = sys.getfilesystemencodeerrors()
@@ -31,7 +30,7 @@ def _decoded(variables: dict[bytes, bytes]) -> dict[str, str]:
     return {fsdecode(key): fsdecode(value) for key, value in variables.items()}
 
 
-environ = _decoded(posix.environ)  # type: ignore[assignment] # posix has bytes
+environ = _decoded(posix.environ)
 
 
 def join(first: str, *rest: str) -> str:
@@ -104,9 +103,12 @@ def isfile(whole: object) -> bool:
 
 
 def __getattr__(wanted: str) -> object:
-    """Return other names from the real os or os.path."""
+    """Return other names from posix, or from the real os or os.path."""
     if wanted.startswith("__"):
         raise AttributeError(wanted)  # the import system asks every module for such names
-    real = __import__("os")
-    found: object = getattr(real, wanted, None) or getattr(real.path, wanted)
+    found: object = getattr(posix, wanted, None)
+    if found is None:
+        real = __import__("os")
+        found = getattr(real, wanted, None) or getattr(real.path, wanted)
+    globals()[wanted] = found
     return found

@@ -8,15 +8,18 @@ The texts are Markdown in catalogue/. `make generate` compiles them to messages.
 from __future__ import annotations
 
 from gpuhook.errors.fault import fault, printable, rebuild
-from gpuhook.errors.kinds import (
-    DriverError,
-    FileError,
-    GpuhookError,
-    HostError,
-    RefusedError,
-    RequestError,
-    UsageError,
-)
+from gpuhook.errors.gpuhook_error import GpuhookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.errors.kinds import (
+        DriverError,
+        FileError,
+        HostError,
+        RefusedError,
+        RequestError,
+        UsageError,
+    )
 
 __all__ = (
     "DriverError",
@@ -30,3 +33,12 @@ __all__ = (
     "printable",
     "rebuild",
 )
+
+
+def __getattr__(name: str) -> object:
+    """Return a kind of error: a create without an error loads none."""
+    if name in __all__:
+        from gpuhook.errors import kinds
+
+        return getattr(kinds, name)
+    raise AttributeError(name)

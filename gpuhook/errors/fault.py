@@ -10,7 +10,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.errors.kinds import GpuhookError
+    from gpuhook.errors.gpuhook_error import GpuhookError
 
 
 def fault(code: str, **facts: object) -> GpuhookError:

@@ -2,24 +2,12 @@
 """The kinds of errors, named by who must act.
 
 The command line is wrong, the request is wrong, a file is wrong, the driver is missing or
-mismatched, policy refused it, this host cannot do it.
+mismatched, policy refused it, this host cannot do it. Loaded with the first of them.
 """
 
 from __future__ import annotations
 
-
-class GpuhookError(Exception):
-    """An error with a stable code, one sentence and one hint."""
-
-    def __init__(self, code: str, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.hint = hint
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Return the arguments for unpickling: the base class keeps only the message."""
-        return type(self), (self.code, self.message, self.hint)
+from gpuhook.errors.gpuhook_error import GpuhookError
 
 
 class UsageError(GpuhookError):

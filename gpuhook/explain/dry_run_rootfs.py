@@ -163,6 +163,8 @@ class EmptyRoot(RehearsedRoot):
 class RootfsDryRun(RootfsWork):
     """Work in root file systems as a dry run; `changes` are its links and files."""
 
+    is_recorded = False
+
     def __init__(self, *, empty: str = "") -> None:
         """With `empty`, the root is an empty one, and hooks get this path for it."""
         self._empty = empty

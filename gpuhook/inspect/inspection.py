@@ -7,13 +7,13 @@ import os
 import stat
 from typing import Any
 
-from gpuhook.apply.rootfs.loader_files import CACHE
 from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
 from gpuhook.inspect.loader_view import LoaderView
-from gpuhook.loader import ld_so_conf
+from gpuhook.loader import ld_so_conf, loader_paths
 from gpuhook.loader.library_directory import is_library
+from gpuhook.loader.loader_paths import CACHE
 from gpuhook.request import parse
 from gpuhook.target.node_changes import node_changes
 from gpuhook.usage import injection_route
@@ -268,7 +268,7 @@ def _libraries(live: Live, view: LoaderView, mounts: list[dict[str, Any]]) -> li
     mounted libraries that no name leads to. The last do not include libraries that programs open by
     path, such as modules of the X server.
     """
-    ours = ld_so_conf.recorded(live.root.read(ld_so_conf.FIRST, ld_so_conf.MAX_BYTES) or b"")
+    ours = ld_so_conf.recorded(live.root.read(loader_paths.FIRST, ld_so_conf.MAX_BYTES) or b"")
     recorded = [(os.fsdecode(soname), os.fsdecode(path)) for soname, path in ours]
     known = {(name, path) for name, _, path in view.names()}
     paths = [one["path"] for one in mounts if is_library(os.path.basename(one["path"]))]

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.apply.rootfs.loader_files import CACHE, MAX_CACHE
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import ld_cache, ld_cache_entries, library_directory, musl_path
+from gpuhook.loader.loader_paths import CACHE, MAX_CACHE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

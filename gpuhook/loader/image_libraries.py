@@ -13,7 +13,7 @@ from gpuhook.loader import elf, library_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Container, Sequence
     from typing import Protocol
 
     class Tree(Protocol):
@@ -59,10 +59,9 @@ def entries(
 
 
 def entries_of_image(
-    root: Tree, where: bytes, names: Sequence[str], files: Mapping[bytes, bytes]
+    root: Tree, where: bytes, names: Sequence[str], ours: Container[str]
 ) -> list[tuple[bytes, bytes]]:
-    """Return the entries of the directory `where` without the driver's `files` and links."""
-    ours = {os.fsdecode(path.rpartition(b"/")[2]) for path in (*files, *files.values())}
+    """Return the entries of the directory `where` without `ours`, the driver's libraries."""
     found = entries(root, os.fsdecode(where), names, ours)
     return [(os.fsencode(name), os.fsencode(path)) for name, path in found]
 

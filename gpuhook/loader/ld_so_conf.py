@@ -12,14 +12,12 @@ from __future__ import annotations
 from binascii import unhexlify
 
 from gpuhook.errors import fault
+from gpuhook.loader.loader_paths import FIRST, LAST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-FIRST = "/etc/ld.so.conf.d/00-gpuhook.conf"
-LAST = "/etc/ld.so.conf.d/zz-gpuhook.conf"
-MAIN = "/etc/ld.so.conf"
 MAX_BYTES = 1 << 20
 MAX_LIBRARIES = 4096
 

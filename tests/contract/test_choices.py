@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.loader import ld_cache_entries, ld_so_conf
+from gpuhook.loader import ld_cache_entries, loader_paths
 from tests.contract import integrations, roots
 from tests.contract.bundles import Bundles, bundle
 from tests.contract.installation import LIBRARIES, Installation, asks
@@ -84,10 +84,10 @@ def test_ldconfig_writes_the_loader_cache(
     assert "libown.so.1" not in before
     assert first_cached_paths(root)["libown.so.1"] == "/opt/own/libown.so.1"
     assert sorted(path.name for path in (root / "etc/ld.so.conf.d").glob("*gpuhook*")) == [
-        Path(ld_so_conf.FIRST).name
+        Path(loader_paths.FIRST).name
     ]
     other_files = [
-        path for path in root.rglob("*gpuhook.c*") if path.name != Path(ld_so_conf.FIRST).name
+        path for path in root.rglob("*gpuhook.c*") if path.name != Path(loader_paths.FIRST).name
     ]
     assert other_files == []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.loader import ld_cache_format, ld_so_conf
+from gpuhook.loader import ld_cache_format, ld_so_conf, loader_paths
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.roots import Roots
@@ -32,7 +32,7 @@ def _forge_cache(root: Path, name: bytes) -> None:
     (root / "etc/ld.so.cache").write_bytes(text)
     count = min(ld_so_conf.MAX_LIBRARIES, ld_so_conf.MAX_BYTES // (3 * len(name) + 30))
     recorded = [(name, b"/y/%d" % number) for number in range(count)]
-    (root / ld_so_conf.FIRST[1:]).write_bytes(ld_so_conf.first([], [], recorded))
+    (root / loader_paths.FIRST[1:]).write_bytes(ld_so_conf.first([], [], recorded))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ WARM_FOLDERS = ("apply/live", "entry/hooks", "kernel")
 HOT_MODULES = frozenset(
     {
         "__future__", "_abc", "_collections_abc", "_json", "_signal", "_stat", "_struct", "abc",
-        "binascii", "errno", "genericpath", "os", "os.path", "posixpath", "stat", "struct",
+        "binascii", "errno", "genericpath", "marshal", "os", "os.path", "posixpath",
+        "stat", "struct",
     }
 )  # fmt: skip
 WARM_MODULES = HOT_MODULES | {"_ctypes", "ctypes", "ctypes._endian", "fcntl", "types"}

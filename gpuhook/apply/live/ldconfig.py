@@ -14,13 +14,13 @@ import fcntl
 import os
 import time
 
-from gpuhook.apply.rootfs.loader_files import MAX_CACHE
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import files
 from gpuhook.host.warm import child_process
 from gpuhook.kernel import mounts, sandbox
 from gpuhook.kernel.namespaces import in_mount_namespace
 from gpuhook.loader import elf
+from gpuhook.loader.loader_paths import MAX_CACHE
 
 SECONDS = 30
 _MAX_PROGRAM = 16 << 20

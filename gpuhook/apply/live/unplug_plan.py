@@ -15,9 +15,9 @@ from gpuhook.apply.live.bind_mounts import Bind
 from gpuhook.apply.live.hotplug_plan import HotplugPlan
 from gpuhook.apply.live.live_files import FileChange, current
 from gpuhook.apply.live.unplug_steps import PutBack, RemoveEmpty, RemoveNode, Unmount
-from gpuhook.apply.rootfs.loader_files import CACHE
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import ld_cache, ld_cache_entries, library_directory
+from gpuhook.loader.loader_paths import CACHE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import os
 
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import ld_cache, ld_so_conf, library_directory
+from gpuhook.loader.loader_paths import CACHE, FIRST, FRONT, LAST, MAIN, MAX_CACHE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,16 +36,8 @@ if TYPE_CHECKING:
         def write(self, path: str, data: bytes) -> bool: ...
 
 
-CACHE = "/etc/ld.so.cache"
-FRONT = "/etc/gpuhook/lib"
-MAX_CACHE = 16 << 20
 _MAX_ARCHITECTURES = 8  # an image may name any number
 _FRONT = os.fsencode(FRONT)
-
-
-def paths() -> list[str]:
-    """Return the container paths that `write` may write, or below which it may."""
-    return [CACHE, ld_so_conf.MAIN, ld_so_conf.FIRST, ld_so_conf.LAST, FRONT.rpartition("/")[0]]
 
 
 def write(
@@ -94,7 +87,7 @@ class _Glibc:
         self._preferred = preferred
         self._files = files
         self._flags = ld_cache.flags_for(os.uname().machine)
-        self._text = root.read(ld_so_conf.FIRST, ld_so_conf.MAX_BYTES) or b""
+        self._text = root.read(FIRST, ld_so_conf.MAX_BYTES) or b""
         self._recorded = frozenset(ld_so_conf.recorded(self._text, of_image=True))
         dirs = _directories(entries)
         self._entries = entries
@@ -149,15 +142,15 @@ class _Glibc:
         driver = list(dict.fromkeys([*self._preferred, *links, *spelled]))
         front = list(dict.fromkeys([*self._preferred, *links, *image, *spelled]))
         dirs = [*_directories(self._preferred), *([_FRONT] if links else []), *self._own]
-        main = self._root.read(ld_so_conf.MAIN, ld_so_conf.MAX_BYTES) or b""
+        main = self._root.read(MAIN, ld_so_conf.MAX_BYTES) or b""
         # Without the drop-ins a later ldconfig in the container would drop the driver again.
         texts = [
             (CACHE, self._merged(held, front, behind)),
-            (ld_so_conf.FIRST, ld_so_conf.first(dirs, last, driver, [*image, *behind])),
-            (ld_so_conf.MAIN, ld_so_conf.main(main, with_last=bool(last))),
+            (FIRST, ld_so_conf.first(dirs, last, driver, [*image, *behind])),
+            (MAIN, ld_so_conf.main(main, with_last=bool(last))),
         ]
         if last or ld_so_conf.has_last(self._text):
-            texts.append((ld_so_conf.LAST, ld_so_conf.last(last)))
+            texts.append((LAST, ld_so_conf.last(last)))
         return texts
 
     def _search(self, held: ld_cache.Cache) -> tuple[dict[bytes, bytes], list[bytes]]:
@@ -188,11 +181,18 @@ class _Glibc:
         found: list[Pair] = []
         for where in dirs:
             names = self._root.names(os.fsdecode(where))
-            if names:
+            libraries = {name for name in names if library_directory.is_library(name)}
+            # A container that starts again has the driver's links there.
+            if libraries and not libraries.issubset(ours := self._driver_names()):
                 from gpuhook.loader import image_libraries  # few images have any
 
-                found += image_libraries.entries_of_image(self._root, where, names, self._files())
+                found += image_libraries.entries_of_image(self._root, where, names, ours)
         return found
+
+    def _driver_names(self) -> set[str]:
+        """Return the names of the driver's libraries, and of the links to them."""
+        files = self._files()
+        return {os.fsdecode(path.rpartition(b"/")[2]) for path in (*files, *files.values())}
 
     def _link_front(
         self, held: ld_cache.Cache, spelled: list[Pair], *, is_indexed: bool

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.apply.rootfs import loader_files
-from gpuhook.loader import library_directory
+from gpuhook.loader import library_directory, loader_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class Provision:
 
     def paths(self) -> list[str]:
         """Return the container paths that `provide` writes."""
-        loader = loader_files.paths() if self.libraries else []
+        loader = loader_paths.paths() if self.libraries else []
         return [path for _, path in self.links] + [path for path, _ in self.files] + loader
 
     def entries(self) -> list[Pair]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.apply.rootfs import loader_files
+from gpuhook.apply.rootfs import loader_replay
 from gpuhook.errors import fault
+from gpuhook.host.hot import bundle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
     from gpuhook.apply.rootfs.root_directory import Root
 
 
-def provide(root: Tree, provision: Provision) -> list[OSError]:
-    """Make links, files and the loader's files in `root`; return the errors of missing ones."""
+def provide(root: Tree, provision: Provision, *, is_replayed: bool = False) -> list[OSError]:
+    """Make links, files and the loader's files in `root`; return the errors of missing ones.
+
+    With `is_replayed`, the loader's files are recorded on the node for other containers.
+    """
     failures: list[OSError] = []
     for target, path in provision.links:
         try:
@@ -34,7 +38,7 @@ def provide(root: Tree, provision: Provision) -> list[OSError]:
             failures.append(_named(error, path))
     if provision.libraries:
         try:
-            _loader(root, provision)
+            _provide_loader(root, provision, is_replayed=is_replayed)
         except OSError as error:
             failures.append(_named(error, "the loader's files in /etc"))
     return failures
@@ -45,12 +49,21 @@ def _named(error: OSError, path: str) -> OSError:
     return error
 
 
-def _loader(root: Tree, provision: Provision) -> None:
-    whole = provision.together or provision
-    preferred = [(os.fsencode(name), os.fsencode(path)) for name, path in whole.preferred]
-    entries = provision.entries_now or whole.own_entries()
-    own = [pair for pair in entries if pair not in preferred]
-    loader_files.write(root, own, preferred, whole.behind, provision.index)
+def _provide_loader(root: Tree, provision: Provision, *, is_replayed: bool) -> None:
+    whole, now = provision.together or provision, provision.entries_now
+
+    def make(tree: Tree) -> None:
+        bundle.load("gpuhook.apply.rootfs.loader_files")
+        from gpuhook.apply.rootfs import loader_files  # a replay does not need it
+
+        preferred = [(os.fsencode(name), os.fsencode(path)) for name, path in whole.preferred]
+        own = [pair for pair in now or whole.own_entries() if pair not in preferred]
+        loader_files.write(tree, own, preferred, whole.behind, provision.index)
+
+    if is_replayed and provision.index is None:
+        loader_replay.write(root, (whole.libraries, whole.links, whole.preferred, now), make)
+    else:
+        make(root)
 
 
 def require_writable(root: Root) -> None:

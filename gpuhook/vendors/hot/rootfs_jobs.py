@@ -34,10 +34,12 @@ _NO_IDENTITY = (errno.EOVERFLOW, errno.EACCES, errno.EPERM)
 class RootfsWork:
     """Access to a root file system. A dry run has the same methods, and writes nothing.
 
-    `is_by_hooks`: there is no root file system yet, and the hooks do everything.
+    `is_by_hooks`: there is no root file system yet, and the hooks do everything. `is_recorded`: the
+    loader's files are recorded on the node for other containers.
     """
 
     is_by_hooks = False
+    is_recorded = True
 
     def opened(self, path: str) -> Root:
         """Return the root file system at the host path `path`; GH1304 if it is the host's own."""
@@ -73,7 +75,7 @@ def do(
     with work.opened(root_path(bundle, spec)) as root:
         require_writable(root)
         foreign = [path for path in _destinations(spec) if path not in ours]
-        if not _is_done(root, spec, foreign, todo, engine, outcome=outcome):
+        if not _is_done(root, spec, foreign, todo, engine, outcome=outcome, work=work):
             outcome.hooks += [_python_hook(job) for job in todo]
             return outcome
         for job in todo:
@@ -117,6 +119,7 @@ def _is_done(
     engine: list[Jobs],
     *,
     outcome: JobsOutcome,
+    work: RootfsWork,
 ) -> bool:
     """Do `todo`, except params and chmod, unless the hooks have to do it.
 
@@ -133,7 +136,9 @@ def _is_done(
     if _is_covered(root, whole.paths(), foreign):
         return False
     with _identity(spec):
-        failures = provide(root, whole)
+        # In a user namespace the container's root works here, who has no state on the node.
+        is_replayed = work.is_recorded and os.geteuid() == 0
+        failures = provide(root, whole, is_replayed=is_replayed)
     if any(_is_the_hooks(failure, spec) for failure in failures):
         return False
     outcome.left_out += reasons

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.rootfs.provision import Provision, soname_links
+from gpuhook.vendors.nvidia.hot.rootfs import egl_profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ def rootfs_plan(
         reasons += [reason] if reason and reason not in reasons else []
     made = Provision(_once(libraries), _once(links), _once(preferred))
     if nodes and has_profile:
-        from gpuhook.vendors.nvidia.hot.rootfs import egl_profile  # most containers have no EGL
-
         made.files.append((egl_profile.PATH, egl_profile.content(nodes)))
     return made, reasons
 

@@ -11,11 +11,10 @@ import os
 
 from gpuhook.apply.live.hotplug_plan import DesiredState
 from gpuhook.apply.live.live_files import FileChange
-from gpuhook.apply.rootfs import loader_files
 from gpuhook.apply.rootfs.provision import Provision
 from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import ld_so_conf
+from gpuhook.loader import ld_so_conf, loader_paths
 from gpuhook.vendors.hot import rootfs_plan
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile
@@ -79,7 +78,7 @@ def _is_recorded(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> bool:
 
 
 def _recorded(root: LiveRoot) -> list[tuple[bytes, bytes]]:
-    return ld_so_conf.recorded(root.read(ld_so_conf.FIRST, ld_so_conf.MAX_BYTES) or b"")
+    return ld_so_conf.recorded(root.read(loader_paths.FIRST, ld_so_conf.MAX_BYTES) or b"")
 
 
 def _with_others(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -132,7 +131,7 @@ def renew_profile(desired: DesiredState, root: LiveRoot, gone: Collection[str]) 
 
 def paths() -> list[str]:
     """Return the files in a container that jobs read or change: the loader's, and the profile."""
-    return [*loader_files.paths(), egl_profile.PATH]
+    return [*loader_paths.paths(), egl_profile.PATH]
 
 
 def has_profile(made: InjectedItems) -> bool:

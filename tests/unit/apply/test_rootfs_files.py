@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.apply.rootfs.loader_files import CACHE, FRONT
 from gpuhook.apply.rootfs.provision import Provision
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.rootfs_files import provide, require_writable
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import ld_cache, ld_cache_entries, ld_so_conf
+from gpuhook.loader import ld_cache, ld_cache_entries, loader_paths
+from gpuhook.loader.loader_paths import CACHE, FRONT
 
 DIRECTORY = "/usr/lib/x86_64-linux-gnu"
 LIBRARIES = [
@@ -68,9 +68,9 @@ def test_glibc_root_gets_links_and_a_drop_in(place: Path) -> None:
     assert listed(place)[b"libcuda.so.1"] == f"{DIRECTORY}/libcuda.so.1".encode()
     tls = f"{DIRECTORY}/libnvidia-tls.so.550.1"
     assert listed(place)[b"libnvidia-tls.so.550.1"] == tls.encode()
-    assert DIRECTORY in (place / ld_so_conf.LAST[1:]).read_text().split("\n")
+    assert DIRECTORY in (place / loader_paths.LAST[1:]).read_text().split("\n")
     text = (place / "etc/ld.so.conf").read_text().split("\n")
-    assert text == [f"include {ld_so_conf.FIRST}", "/opt/lib", f"include {ld_so_conf.LAST}", ""]
+    assert text == [f"include {loader_paths.FIRST}", "/opt/lib", f"include {loader_paths.LAST}", ""]
     assert list(place.glob("etc/ld-musl-*")) == []
 
 
@@ -169,8 +169,8 @@ def test_preferred_libraries_come_first(place: Path) -> None:
     with Root(str(place)) as root:
         provide(root, Provision(LIBRARIES, LINKS, [("libcuda.so.1", compat)]))
     assert listed(place)[b"libcuda.so.1"] == compat.encode()
-    assert "/usr/local/cuda/compat" in (place / ld_so_conf.FIRST[1:]).read_text().split("\n")
-    assert DIRECTORY in (place / ld_so_conf.LAST[1:]).read_text().split("\n")
+    assert "/usr/local/cuda/compat" in (place / loader_paths.FIRST[1:]).read_text().split("\n")
+    assert DIRECTORY in (place / loader_paths.LAST[1:]).read_text().split("\n")
 
 
 def test_links_alone_change_no_loader_file(place: Path) -> None:
@@ -228,4 +228,4 @@ def test_directories_searched_only_by_the_hosts_ldconfig(place: Path) -> None:
     for _ in range(2):
         with Root(str(place)) as root:
             provide(root, made)
-        assert "/usr/lib64" in (place / ld_so_conf.LAST[1:]).read_text().split("\n")
+        assert "/usr/lib64" in (place / loader_paths.LAST[1:]).read_text().split("\n")

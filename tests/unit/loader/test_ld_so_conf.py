@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import ld_so_conf
+from gpuhook.loader import ld_so_conf, loader_paths
 
 names = st.binary(min_size=1, max_size=40).filter(lambda n: b"/" not in n)
 
@@ -24,9 +24,9 @@ def test_ldconfig_reads_the_drop_in(tmp_path: Path) -> None:
         command = ["gcc", "-shared", "-nostdlib", f"-Wl,-soname,lib{name}.so.1", "-o"]
         folder = where if name == "one" else tmp_path
         subprocess.run([*command, f"{folder}/lib{name}.so.1", f"{tmp_path}/x.c"], check=True)
-    (tmp_path / ld_so_conf.MAIN[1:]).write_bytes(ld_so_conf.main(b"", with_last=False))
+    (tmp_path / loader_paths.MAIN[1:]).write_bytes(ld_so_conf.main(b"", with_last=False))
     text = ld_so_conf.first([b"/opt/driver/lib"], [], [(b"libtwo.so.1", b"/libtwo.so.1")])
-    (tmp_path / ld_so_conf.FIRST[1:]).write_bytes(text)
+    (tmp_path / loader_paths.FIRST[1:]).write_bytes(text)
     subprocess.run(["ldconfig", "-X", "-r", str(tmp_path)], check=True)
     command = ["ldconfig", "-p", "-r", str(tmp_path)]
     listed = subprocess.check_output(command, text=True)
@@ -87,9 +87,9 @@ def test_directories_of_first_and_last(text: bytes, has_last: bool, tmp_path: Pa
     (tmp_path / "etc/ld.so.conf.d").mkdir(parents=True)
     for name in ("first", "own", "last"):
         (tmp_path / name).mkdir()
-    (tmp_path / ld_so_conf.MAIN[1:]).write_bytes(ld_so_conf.main(text, with_last=has_last))
-    (tmp_path / ld_so_conf.FIRST[1:]).write_bytes(ld_so_conf.first([b"/first"], [b"/last"], []))
-    (tmp_path / ld_so_conf.LAST[1:]).write_bytes(ld_so_conf.last([b"/last"]))
+    (tmp_path / loader_paths.MAIN[1:]).write_bytes(ld_so_conf.main(text, with_last=has_last))
+    (tmp_path / loader_paths.FIRST[1:]).write_bytes(ld_so_conf.first([b"/first"], [b"/last"], []))
+    (tmp_path / loader_paths.LAST[1:]).write_bytes(ld_so_conf.last([b"/last"]))
     (tmp_path / "etc/ld.so.conf.d/image.conf").write_bytes(b"/own\n")
     command = ["ldconfig", "-v", "-N", "-X", "-r", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

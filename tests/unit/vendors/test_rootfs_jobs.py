@@ -15,7 +15,7 @@ from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.rootfs_files import provide
 from gpuhook.apply.spec.oci_spec import HOOK_MARK
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import ld_cache_entries, ld_so_conf
+from gpuhook.loader import ld_cache_entries, loader_paths
 from gpuhook.vendors.hot import rootfs_jobs, rootfs_plan
 
 LIBRARY = "/usr/lib/libcuda.so.550.1"
@@ -59,7 +59,7 @@ def cached_libraries(bundle: Path) -> dict[str, str]:
     """Return the path of each library in the loader's cache; a later ldconfig must agree."""
     entries = ld_cache_entries.parse((bundle / "root/etc/ld.so.cache").read_bytes())
     places = {entry.soname.decode(): entry.path.decode() for entry in entries}
-    files = [bundle / f"root{path}" for path in (ld_so_conf.FIRST, ld_so_conf.LAST)]
+    files = [bundle / f"root{path}" for path in (loader_paths.FIRST, loader_paths.LAST)]
     lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
     named = [line for line in lines if not line.startswith("#")]
     assert sorted(named) == sorted({os.path.dirname(path) for path in places.values()})
@@ -150,7 +150,7 @@ def test_libraries_of_two_specs_are_found(bundle: Path) -> None:
     """A second start changes nothing."""
     assert done(bundle, todo=[CUDA, OTHER]).hooks == []
     assert cached_libraries(bundle) == BOTH
-    files = [bundle / "root/etc/ld.so.cache", bundle / f"root{ld_so_conf.FIRST}"]
+    files = [bundle / "root/etc/ld.so.cache", bundle / f"root{loader_paths.FIRST}"]
     once = [file.read_bytes() for file in files]
     assert done(bundle, todo=[CUDA, OTHER]).hooks == []
     assert [file.read_bytes() for file in files] == once
