@@ -26,9 +26,10 @@ if sys.argv[2] == "bundled":
     gpuhook_bundle.load(sys.argv[3])
 __import__(sys.argv[3])
 found = {n: m for n, m in sys.modules.items() if n.partition(".")[0] == "gpuhook"}
+left_out = {"annotations", "errno", "stat"}
 for name in sorted(found):
     module = found[name]
-    public = sorted(n for n in vars(module) if not n.startswith("_") and n != "annotations")
+    public = sorted(n for n in vars(module) if not n.startswith("_") and n not in left_out)
     print(name, module.__package__, hasattr(module, "__path__"), public)
 """
 
@@ -58,7 +59,7 @@ def modules(prefix: Path, how: str, entry: str) -> list[str]:
 
 @pytest.mark.parametrize("entry", ["gpuhook.entry.runtime", "gpuhook.entry.hooks.hook"])
 def test_bundle_has_the_modules_of_an_import(entry: str, prefix: Path) -> None:
-    """With the same names."""
+    """With the same names, except for modules whose constants are in the byte code."""
     bundled, imported = modules(prefix, "bundled", entry), modules(prefix, "imported", entry)
     assert len(bundled) > 5
     assert bundled == imported
