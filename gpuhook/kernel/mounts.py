@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat
 import struct
 
 from gpuhook.kernel.libc import LIBC, os_error, syscall
@@ -172,19 +173,40 @@ def writable_clone(dir_fd: int) -> int:
     return fd
 
 
-def bind(source: str, target: str, attr: int) -> None:
+def bind(source: str, target: str, attr: int, descriptors: str = "/proc/self/fd") -> None:
     """Bind the file or directory `source` over `target`, with the attributes `attr`.
 
     A new bind mount takes no other flags: they need a second call (mount(2), "Creating a bind
-    mount"). Raises OSError with the target; then nothing is mounted.
+    mount"). `descriptors` is the directory with this process's descriptors. A link in place of the
+    last component is not followed. Raises OSError with the target, ELOOP for a link; then nothing
+    is mounted.
     """
-    mount(source, target, "", MS_BIND)
+    held = [_not_link(target)]
     try:
-        mount("", target, "", MS_PRIVATE)
-        mount("", target, "", MS_BIND | MS_REMOUNT | attr & _LOCKS)
-    except OSError:
-        umount2(target, MNT_DETACH)
+        mount(source, f"{descriptors}/{held[0]}", "", MS_BIND)
+        held.append(_not_link(target))  # the mount over it
+        place = f"{descriptors}/{held[1]}"
+        try:
+            mount("", place, "", MS_PRIVATE)
+            mount("", place, "", MS_BIND | MS_REMOUNT | attr & _LOCKS)
+        except OSError:
+            umount2(place, MNT_DETACH)
+            raise
+    except OSError as error:
+        error.filename = target
         raise
+    finally:
+        for fd in held:
+            os.close(fd)
+
+
+def _not_link(path: str) -> int:
+    """Return a descriptor of `path`; ELOOP if it is a symbolic link, which mount(2) follows."""
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if stat.S_ISLNK(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.ELOOP, "it is a symbolic link", path)
+    return fd
 
 
 def bind_read_only(source: str, target: str) -> None:

@@ -157,7 +157,7 @@ class BindMounts:
 
         def step(number: int) -> None:
             bind, path = self.binds[number], self._taken[number]
-            mounts.bind(bind.source, path, bind.attributes)
+            mounts.bind(bind.source, path, bind.attributes, ".")
 
         self._mount_all(live, step)
 
