@@ -32,6 +32,7 @@ MS_PRIVATE = 1 << 18
 OPEN_TREE_CLOEXEC = os.O_CLOEXEC
 OPEN_TREE_CLONE = 1
 
+_PROC_MAGIC = 0x9FA0  # linux/magic.h: PROC_SUPER_MAGIC
 _SYS_OPEN_TREE = 428
 _SYS_MOVE_MOUNT = 429
 _SYS_MOUNT_SETATTR = 442
@@ -56,6 +57,7 @@ LIBC.mount.argtypes = (
     ctypes.c_void_p,
 )
 LIBC.umount2.argtypes = (ctypes.c_char_p, ctypes.c_int)
+LIBC.fstatfs.argtypes = (ctypes.c_int, ctypes.c_char_p)
 
 
 def mount(source: str, target: str, fstype: str, flags: int) -> None:
@@ -207,6 +209,15 @@ def _not_link(path: str) -> int:
         os.close(fd)
         raise OSError(errno.ELOOP, "it is a symbolic link", path)
     return fd
+
+
+def is_proc(fd: int) -> bool:
+    """Return whether a descriptor is of procfs (statfs(2): f_type is the first word)."""
+    buffer = ctypes.create_string_buffer(512)
+    if LIBC.fstatfs(fd, buffer) != 0:
+        return False
+    size = ctypes.sizeof(ctypes.c_long)
+    return int.from_bytes(buffer.raw[:size], "little") == _PROC_MAGIC
 
 
 def bind_read_only(source: str, target: str) -> None:
