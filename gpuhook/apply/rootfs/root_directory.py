@@ -17,6 +17,10 @@ from gpuhook.apply.rootfs.safe_walk import ABSENT, ENTRY, Walk, mount_id
 from gpuhook.errors import fault
 from gpuhook.host.hot import files
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.apply.rootfs.safe_walk import Mounts
+
 
 class Root:
     """An open root file system. Paths are absolute and of the container."""
@@ -29,7 +33,7 @@ class Root:
         self.path = path
         flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
         self._fd = os.open(path, flags) if fd is None else fd
-        self._mounts = {mount_id(self._fd)}
+        self._mounts: Mounts = {mount_id(self._fd): None}
         if _is_hosts(os.fstat(self._fd)):
             os.close(self._fd)
             raise fault("GH1304", path=path)
