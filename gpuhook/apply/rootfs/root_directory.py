@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from itertools import islice
 
 from gpuhook.apply.rootfs.safe_walk import ABSENT, ENTRY, Walk, mount_id
 from gpuhook.errors import fault
@@ -20,6 +21,9 @@ from gpuhook.host.hot import files
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.apply.rootfs.safe_walk import Mounts
+
+
+MAX_NAMES = 1 << 19  # in a directory; more are taken for an attack
 
 
 class Root:
@@ -175,14 +179,14 @@ class Root:
         return True
 
     def names(self, path: str) -> list[str]:
-        """Return the names in the directory `path`, [] if there is none."""
+        """Return the names in the directory `path`, [] if there is none; raises as _listed()."""
         try:
             fd = self.directory(path)
         except OSError as error:
             if error.errno in ABSENT:
                 return []
             raise
-        return sorted(os.listdir(f"/proc/self/fd/{fd}"))
+        return _listed(fd, path)
 
     def lookup(self, path: str) -> int | None:
         """Return an O_PATH descriptor (the caller's) of what `path` leads to, None if of nothing.
@@ -202,7 +206,7 @@ class Root:
         if fd is None:
             return []
         try:
-            return sorted(os.listdir(f"/proc/self/fd/{fd}"))
+            return _listed(fd, path)
         except NotADirectoryError:
             return []
         finally:
@@ -231,6 +235,18 @@ class Root:
             return
         self._swept.add(fd)
         files.remove_stale(f"/proc/self/fd/{fd}")
+
+
+def _listed(fd: int, path: str) -> list[str]:
+    """Return the names in a directory, sorted; EFBIG if it has more than MAX_NAMES.
+
+    A process may add names while the kernel reads the directory: that need not end.
+    """
+    with os.scandir(f"/proc/self/fd/{fd}") as entries:
+        found = [entry.name for entry in islice(entries, MAX_NAMES + 1)]
+    if len(found) > MAX_NAMES:
+        raise OSError(errno.EFBIG, f"the directory has more than {MAX_NAMES} entries", path)
+    return sorted(found)
 
 
 def _is_hosts(found: os.stat_result) -> bool:

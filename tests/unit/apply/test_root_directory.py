@@ -188,3 +188,20 @@ def test_volume_with_the_id_of_a_removed_mount_is_foreign(place: Path) -> None:
     command = ["unshare", "--mount", sys.executable, "-c", REUSED_ID, str(place)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout == "['secret']\n", done
+
+
+def test_huge_directory_is_not_read_to_its_end(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that adds names while they are read cannot use up the memory of the host."""
+    monkeypatch.setattr(root_directory, "MAX_NAMES", 10)
+    names = [f"lib{number:02}.so" for number in range(11)]
+    with Root(str(place / "root")) as root:
+        for name in names[:10]:
+            (place / "root/usr/lib" / name).touch()
+        assert root.names("/usr/lib") == root.directory_names("/usr/lib") == names[:10]
+        (place / "root/usr/lib" / names[10]).touch()
+        for read in (root.names, root.directory_names):
+            with pytest.raises(OSError, match="has more than 10 entries") as raised:
+                read("/usr/lib")
+            assert raised.value.errno == errno.EFBIG
