@@ -5,8 +5,8 @@
 
 PLAN is a JSON file with `id`, `roots` (state roots), `device`, `rounds`, `verbs`. The process does
 the commands' work without their start and their worker, and prints how each round ended, as JSON:
-`ended` {verb: {"done" or a code or an error's name: number}}, `unforeseen` (tracebacks), and `open`,
-the number of open descriptors before and after.
+`ended` {verb: {"done", a code or an error: number}}, `unforeseen` (tracebacks), and `open`, the
+number of open descriptors before and after.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
 import sys
@@ -15,10 +13,9 @@ import pytest
 from tests.attacks.attacker import link_to
 from tests.attacks.watched import untouched
 from tests.contract import roots
-from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle, bundle
 from tests.contract.installation import LIBRARIES, Installation, asks
-from tests.contract.live import prestart, sleeping, started, wrapped
+from tests.contract.live import prestart, sleeping, started
 from tests.contract.runtimes import BOTH, ENGINES, Result, run
 from tests.contract.test_hostile import Canary
 from tests.contract.test_live_hostile import SLEEP, with_busybox
