@@ -178,7 +178,7 @@ def test_container_starts_with_an_attacked_volume(
     for path in ("/etc/ld.so.conf.d", f"{LIBRARIES}/nvidia", "/etc/OpenCL"):
         made.mount(volume / "own", path, "rbind", "rw", "rprivate")
     names = ["own/copy/nvidia", "own/copy/ld.so.conf.d"]
-    for number, name in enumerate(names):
+    for number in range(len(names)):
         link_to(volume / f"evil{number}", f"/proc/1/root{canary.path}")
     swaps = [f"x:/{name}:/evil{number}" for number, name in enumerate(names)]
     with untouched(canary), on_host(volume, swaps) as swapper:

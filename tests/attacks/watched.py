@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpuhook.kernel.inotify import Inotify
+from gpuhook.kernel.inotify import Event, Inotify
 from tests.contract.installation import LIBRARIES
 from tests.contract.test_hostile import Canary
 
@@ -37,7 +37,7 @@ def untouched(canary: Canary, *allowed: Path) -> Iterator[None]:
     canary.assert_unchanged()
 
 
-def _all_events(inotify: Inotify) -> Iterator[object]:
+def _all_events(inotify: Inotify) -> Iterator[Event]:
     while events := inotify.read():
         assert not any(event.overflowed for event in events)
         yield from events
