@@ -177,7 +177,7 @@ def test_file_system_that_answers_late(
     made = sleeping(tmp_path)
     with started(made, node8) as live, untouched(canary):
         before = live.nodes()
-        with silent(tmp_path, f"{LIBRARIES}", live.pid, late=depth(0.05, 1)):
+        with silent(tmp_path, f"{LIBRARIES}", live.pid, late=depth(1, 20) / 20):
             assert_command(live, verb)
             live.gpuhook("detach", "--device", "2", "--force")
         assert live.nodes() == before
