@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from itertools import islice
 
 from gpuhook.apply.rootfs.safe_walk import ABSENT, ENTRY, Walk, mount_id
 from gpuhook.errors import fault
@@ -242,10 +241,13 @@ def _listed(fd: int, path: str) -> list[str]:
 
     A process may add names while the kernel reads the directory: that need not end.
     """
+    found: list[str] = []
     with os.scandir(f"/proc/self/fd/{fd}") as entries:
-        found = [entry.name for entry in islice(entries, MAX_NAMES + 1)]
-    if len(found) > MAX_NAMES:
-        raise OSError(errno.EFBIG, f"the directory has more than {MAX_NAMES} entries", path)
+        for entry in entries:
+            if len(found) == MAX_NAMES:
+                reason = f"the directory has more than {MAX_NAMES} entries"
+                raise OSError(errno.EFBIG, reason, path)
+            found.append(entry.name)
     return sorted(found)
 
 

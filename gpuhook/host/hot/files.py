@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from itertools import islice
 
 from gpuhook.errors import fault
 
@@ -145,7 +144,12 @@ def remove_stale(directory: str | int) -> None:
     """
     own = _pid()
     with os.scandir(directory) as entries:
-        names = [entry.name for entry in islice(entries, _MAX_ENTRIES) if is_temporary(entry.name)]
+        names = []
+        for number, entry in enumerate(entries):
+            if number == _MAX_ENTRIES:
+                break
+            if is_temporary(entry.name):
+                names.append(entry.name)
     for name in names:
         pid = name[len(_TEMPORARY) :].partition("-")[0]
         if pid == own or (pid.isdigit() and not os.path.exists("/proc/" + pid)):
