@@ -60,7 +60,7 @@ def install(root: Path) -> None:
 
 @contextmanager
 def on_host(place: Path, *groups: Sequence[str]) -> Iterator[Swapper]:
-    """Yield a swapper that runs on the host, as a process with a volume of its own does.
+    """Yield a swapper that runs on the host, as a process with its own volume does.
 
     It has `place` as its root directory.
     """

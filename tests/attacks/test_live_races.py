@@ -138,7 +138,7 @@ def assert_foreseen(result: dict[str, Any]) -> str:
 
 
 def assert_command(live: Live, verb: str) -> None:
-    """Call a command, which succeeds or prints an error of its own."""
+    """Call a command, which succeeds or prints a known error."""
     words = ["--device", "2"] if verb in ("attach", "detach") else []
     done = live.gpuhook(verb, *words, *["--force"] * (verb == "detach"))
     assert done.rc in (0, 1), done
