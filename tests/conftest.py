@@ -28,7 +28,7 @@ private_machine.restore_signals()
 
 # The folders whose tests are costly, as each starts containers or programs, and how many cases of a
 # test are everyday ones.
-COSTLY = {"contract": 2, "faults": 8}
+COSTLY = {"attacks": 2, "contract": 2, "faults": 8}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat
 import struct
 
 from gpuhook.kernel.libc import LIBC, os_error, syscall
@@ -31,6 +32,7 @@ MS_PRIVATE = 1 << 18
 OPEN_TREE_CLOEXEC = os.O_CLOEXEC
 OPEN_TREE_CLONE = 1
 
+_PROC_MAGIC = 0x9FA0  # linux/magic.h: PROC_SUPER_MAGIC
 _SYS_OPEN_TREE = 428
 _SYS_MOVE_MOUNT = 429
 _SYS_MOUNT_SETATTR = 442
@@ -55,6 +57,7 @@ LIBC.mount.argtypes = (
     ctypes.c_void_p,
 )
 LIBC.umount2.argtypes = (ctypes.c_char_p, ctypes.c_int)
+LIBC.fstatfs.argtypes = (ctypes.c_int, ctypes.c_char_p)
 
 
 def mount(source: str, target: str, fstype: str, flags: int) -> None:
@@ -172,19 +175,49 @@ def writable_clone(dir_fd: int) -> int:
     return fd
 
 
-def bind(source: str, target: str, attr: int) -> None:
+def bind(source: str, target: str, attr: int, descriptors: str = "/proc/self/fd") -> None:
     """Bind the file or directory `source` over `target`, with the attributes `attr`.
 
     A new bind mount takes no other flags: they need a second call (mount(2), "Creating a bind
-    mount"). Raises OSError with the target; then nothing is mounted.
+    mount"). `descriptors` is the directory with this process's descriptors. A link in place of the
+    last component is not followed. Raises OSError with the target, ELOOP for a link; then nothing
+    is mounted.
     """
-    mount(source, target, "", MS_BIND)
+    held = [_not_link(target)]
     try:
-        mount("", target, "", MS_PRIVATE)
-        mount("", target, "", MS_BIND | MS_REMOUNT | attr & _LOCKS)
-    except OSError:
-        umount2(target, MNT_DETACH)
+        mount(source, f"{descriptors}/{held[0]}", "", MS_BIND)
+        held.append(_not_link(target))  # the mount over it
+        place = f"{descriptors}/{held[1]}"
+        try:
+            mount("", place, "", MS_PRIVATE)
+            mount("", place, "", MS_BIND | MS_REMOUNT | attr & _LOCKS)
+        except OSError:
+            umount2(place, MNT_DETACH)
+            raise
+    except OSError as error:
+        error.filename = target
         raise
+    finally:
+        for fd in held:
+            os.close(fd)
+
+
+def _not_link(path: str) -> int:
+    """Return a descriptor of `path`; ELOOP if it is a symbolic link, which mount(2) follows."""
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if stat.S_ISLNK(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.ELOOP, "it is a symbolic link", path)
+    return fd
+
+
+def is_proc(fd: int) -> bool:
+    """Return whether a descriptor is of procfs (statfs(2): f_type is the first word)."""
+    buffer = ctypes.create_string_buffer(512)
+    if LIBC.fstatfs(fd, buffer) != 0:
+        return False
+    size = ctypes.sizeof(ctypes.c_long)
+    return int.from_bytes(buffer.raw[:size], "little") == _PROC_MAGIC
 
 
 def bind_read_only(source: str, target: str) -> None:

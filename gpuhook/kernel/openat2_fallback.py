@@ -9,22 +9,18 @@ one component. Source of the rules: path_resolution(7), openat2(2), and for magi
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
 
 from gpuhook.host.hot.files import MAX_LINKS
-from gpuhook.kernel.libc import LIBC
+from gpuhook.kernel.mounts import is_proc
 
 _ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_DEPTH = 256  # each is a descriptor
 _MAX_PATH = 4096
 _TRIES = 32
-_PROC_MAGIC = 0x9FA0  # linux/magic.h: PROC_SUPER_MAGIC
 _PROC_ROOT = 1  # the inode of its root: PROC_ROOT_INO
-
-LIBC.fstatfs.argtypes = (ctypes.c_int, ctypes.c_char_p)
 
 
 def opened(root: int, path: str, flags: int) -> int:
@@ -139,20 +135,11 @@ class _Walk:
 
         Other links of procfs (self, mounts, net) are below its root, and not below a process.
         """
-        if not _is_proc(link):
+        if not is_proc(link):
             return False
-        below = [name for fd, name in self._stack if _is_proc(fd) and not _is_proc_root(fd)]
-        has_root = any(_is_proc(fd) and _is_proc_root(fd) for fd, _ in self._stack)
+        below = [name for fd, name in self._stack if is_proc(fd) and not _is_proc_root(fd)]
+        has_root = any(is_proc(fd) and _is_proc_root(fd) for fd, _ in self._stack)
         return not has_root or (bool(below) and below[0].isdigit())
-
-
-def _is_proc(fd: int) -> bool:
-    """Return whether a descriptor is of procfs (statfs(2): f_type is the first word)."""
-    buffer = ctypes.create_string_buffer(512)
-    if LIBC.fstatfs(fd, buffer) != 0:
-        return False
-    size = ctypes.sizeof(ctypes.c_long)
-    return int.from_bytes(buffer.raw[:size], "little") == _PROC_MAGIC
 
 
 def _is_proc_root(fd: int) -> bool:

@@ -32,6 +32,11 @@ def swaproot() -> Path:
     return _compiled("swaproot", "swaproot.c", ["gcc", "-static"])
 
 
+def swapper() -> Path:
+    """Return the static program that exchanges, mounts and remakes files (programs/swapper.c)."""
+    return _compiled("swapper", "swapper.c", ["gcc", "-static", "-pthread"])
+
+
 def memlock() -> Path:
     """Return the preloaded library that lets crun load a device program (programs/memlock.c)."""
     return _compiled("memlock.so", "memlock.c", ["gcc", "-shared", "-fPIC"])

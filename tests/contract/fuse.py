@@ -9,10 +9,12 @@ does not end that wait once the daemon has read the request.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,16 +49,20 @@ class Silent:
 
 
 @contextmanager
-def silent(place: Path, path: str, pid: int | None = None, name: str = "fuse") -> Iterator[Silent]:
+def silent(
+    place: Path, path: str, pid: int | None = None, name: str = "fuse", late: float = 0
+) -> Iterator[Silent]:
     """Mount it at `path`, in the mount namespace of process `pid` or in the current one.
 
-    In the end the daemon ends, and with it each wait for an answer. `place` is for its log.
+    In the end the daemon ends, and with it each wait for an answer. `place` is for its log. With
+    `late`, it answers after so many seconds that there is no such file.
     """
     device = Path("/dev/fuse")
     if not device.exists():
         subprocess.run(["mknod", str(device), "c", "10", "229"], check=True)
     log = place / f"{name}.log"
     command = [sys.executable, "-m", "tests.contract.fuse", path, str(log), str(pid or 0)]
+    command.append(str(late))
     daemon = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE)
     assert daemon.stdout is not None
     try:
@@ -90,7 +96,7 @@ def _is_zombie(pid: int) -> bool:
         return True
 
 
-def _serve(path: str, log: str, pid: int) -> None:
+def _serve(path: str, log: str, pid: int, late: float) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     device = os.open("/dev/fuse", os.O_RDWR)
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -117,6 +123,9 @@ def _serve(path: str, log: str, pid: int) -> None:
             _answer(device, unique, struct.pack("=QII", 3600, 0, 0) + attributes)
         elif operation not in (_FORGET, _INTERRUPT, _BATCH):
             os.write(out, b"%d\n" % operation)
+            if late:
+                time.sleep(late)
+                os.write(device, _OUT.pack(_OUT.size, -errno.ENOENT, unique))
 
 
 def _answer(device: int, unique: int, body: bytes) -> None:
@@ -124,4 +133,4 @@ def _answer(device: int, unique: int, body: bytes) -> None:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    _serve(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))

@@ -104,9 +104,9 @@ class BindMounts:
             fd = live.root.lookup(bind.target)
         if fd is None:
             raise OSError(errno.ENOENT, "it disappeared while it was being created", bind.target)
-        if stat.S_ISDIR(os.fstat(fd).st_mode) != bind.is_directory:
+        what = _obstacle(fd, bind)
+        if what:
             os.close(fd)
-            what = "a file" if bind.is_directory else "a directory"
             raise fault("GH1750", path=bind.target, what=what)
         return fd
 
@@ -157,7 +157,7 @@ class BindMounts:
 
         def step(number: int) -> None:
             bind, path = self.binds[number], self._taken[number]
-            mounts.bind(bind.source, path, bind.attributes)
+            mounts.bind(bind.source, path, bind.attributes, ".")
 
         self._mount_all(live, step)
 
@@ -204,3 +204,15 @@ class BindMounts:
         for fd in self._trees:
             os.close(fd)
         self._trees = []
+
+
+def _obstacle(fd: int, bind: Bind) -> str:
+    """Return what prevents a mount on the file behind `fd`, "" for nothing.
+
+    Over files of /proc, a mount would redirect what is written to them, such as security labels.
+    """
+    if stat.S_ISDIR(os.fstat(fd).st_mode) != bind.is_directory:
+        return "a file" if bind.is_directory else "a directory"
+    if mounts.is_proc(fd) and not os.readlink(f"/proc/self/fd/{fd}").endswith(bind.target):
+        return "a link to a file in /proc"
+    return ""

@@ -15,7 +15,7 @@ import stat
 from gpuhook.apply.live.container_view import open_root
 from gpuhook.apply.live.live_files import MOST_UNDER_LINK
 from gpuhook.apply.rootfs.root_directory import Root
-from gpuhook.apply.rootfs.safe_walk import ABSENT, CrossingError, mount_id
+from gpuhook.apply.rootfs.safe_walk import ABSENT, CrossingError, is_in, mount_id
 from gpuhook.containers.warm import process_handle as processes
 from gpuhook.errors import fault
 from gpuhook.host.hot import files
@@ -43,7 +43,7 @@ class LiveRoot(Root):
             self.namespace, self._mountinfo, root = open_root(process, place)
             try:
                 super().__init__(f"/proc/{process.pid}/root{place.rstrip('/')}", root)
-                self._mounts |= processes.own_mounts(self.mounts())
+                self._mounts = {**processes.own_mounts(self.mounts()), **self._mounts}
             except BaseException:
                 self._close_namespace()
                 raise
@@ -125,10 +125,11 @@ class LiveRoot(Root):
         while (fd := self.lookup(place)) is None:
             place = place.rpartition("/")[0] or "/"
         try:
-            number, read_only = mount_id(fd), bool(os.fstatvfs(fd).f_flag & os.ST_RDONLY)
+            number, is_own = mount_id(fd), is_in(fd, self._mounts)
+            read_only = bool(os.fstatvfs(fd).f_flag & os.ST_RDONLY)
         finally:
             os.close(fd)
-        if number not in self._mounts:
+        if not is_own:
             raise CrossingError(errno.EXDEV, "a mount is over it", path)
         if not read_only:
             return self

@@ -17,6 +17,13 @@ from gpuhook.apply.rootfs.safe_walk import ABSENT, ENTRY, Walk, mount_id
 from gpuhook.errors import fault
 from gpuhook.host.hot import files
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.apply.rootfs.safe_walk import Mounts
+
+
+MAX_NAMES = 1 << 19  # in a directory; more are taken for an attack
+
 
 class Root:
     """An open root file system. Paths are absolute and of the container."""
@@ -29,7 +36,7 @@ class Root:
         self.path = path
         flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
         self._fd = os.open(path, flags) if fd is None else fd
-        self._mounts = {mount_id(self._fd)}
+        self._mounts: Mounts = {mount_id(self._fd): None}
         if _is_hosts(os.fstat(self._fd)):
             os.close(self._fd)
             raise fault("GH1304", path=path)
@@ -171,14 +178,14 @@ class Root:
         return True
 
     def names(self, path: str) -> list[str]:
-        """Return the names in the directory `path`, [] if there is none."""
+        """Return the names in the directory `path`, [] if there is none; raises as _listed()."""
         try:
             fd = self.directory(path)
         except OSError as error:
             if error.errno in ABSENT:
                 return []
             raise
-        return sorted(os.listdir(f"/proc/self/fd/{fd}"))
+        return _listed(fd, path)
 
     def lookup(self, path: str) -> int | None:
         """Return an O_PATH descriptor (the caller's) of what `path` leads to, None if of nothing.
@@ -198,7 +205,7 @@ class Root:
         if fd is None:
             return []
         try:
-            return sorted(os.listdir(f"/proc/self/fd/{fd}"))
+            return _listed(fd, path)
         except NotADirectoryError:
             return []
         finally:
@@ -227,6 +234,21 @@ class Root:
             return
         self._swept.add(fd)
         files.remove_stale(f"/proc/self/fd/{fd}")
+
+
+def _listed(fd: int, path: str) -> list[str]:
+    """Return the names in a directory, sorted; EFBIG if it has more than MAX_NAMES.
+
+    A process may add names while the kernel reads the directory: that need not end.
+    """
+    found: list[str] = []
+    with os.scandir(f"/proc/self/fd/{fd}") as entries:
+        for entry in entries:
+            if len(found) == MAX_NAMES:
+                reason = f"the directory has more than {MAX_NAMES} entries"
+                raise OSError(errno.EFBIG, reason, path)
+            found.append(entry.name)
+    return sorted(found)
 
 
 def _is_hosts(found: os.stat_result) -> bool:

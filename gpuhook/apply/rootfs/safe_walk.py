@@ -14,6 +14,11 @@ import stat
 
 from gpuhook.host.hot.files import MAX_LINKS
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Ids of mounts, each with the device of its file system (st_dev); None for any device.
+    Mounts = dict[int, "int | None"]
+
 DIRECTORY = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -27,7 +32,7 @@ class CrossingError(OSError):
 class Walk:
     """One walk from the root: a stack of open directories; its top is the current one."""
 
-    def __init__(self, root: int, mounts: set[int] | None, *, create: bool) -> None:
+    def __init__(self, root: int, mounts: Mounts | None, *, create: bool) -> None:
         self._mounts = mounts
         self._create = create
         self._stack = [os.dup(root)]
@@ -127,8 +132,21 @@ class Walk:
         Checked only before an action: passing through is harmless (a link leads back out). A device
         number would not do: a bind of a host directory of the same file system has the same one.
         """
-        if self._mounts is not None and mount_id(self._stack[-1]) not in self._mounts:
+        if self._mounts is not None and not is_in(self._stack[-1], self._mounts):
             raise CrossingError(errno.EXDEV, "a mount is over it", name)
+
+
+def is_in(fd: int, mounts: Mounts) -> bool:
+    """Return whether `fd` was opened through one of `mounts`.
+
+    The kernel gives the id of a mount that is gone to the next one, such as that of a volume: there
+    the device differs. Only a mount that cannot go, as a descriptor of it is open, has None.
+    """
+    number = mount_id(fd)
+    if number not in mounts:
+        return False
+    device = mounts[number]
+    return device is None or device == os.fstat(fd).st_dev
 
 
 def mount_id(fd: int) -> int:

@@ -157,15 +157,18 @@ class Process:
         return error
 
 
-def own_mounts(mounts: list[Mount]) -> set[int]:
+def own_mounts(mounts: list[Mount]) -> dict[int, int]:
     """Return the ids of a container's mounts whose file systems are not mounted on the host.
+
+    Each has the device of its file system, as in st_dev.
 
     These are the container's own: its tmpfs mounts, its /proc and /dev. A bind mount of the host's
     shows a file system that the host has mounted as well: in our mount namespace, or in that of the
     host's first process.
     """
     host = {mount.device for mount in _host_mounts()}
-    return {mount.id for mount in mounts if mount.device not in host}
+    own = [mount for mount in mounts if mount.device not in host]
+    return {mount.id: os.makedev(*map(int, mount.device.split(":"))) for mount in own}
 
 
 def propagating_mounts(mounts: list[Mount]) -> set[int]:

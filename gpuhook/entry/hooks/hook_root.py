@@ -49,7 +49,7 @@ class HookRoot(Root):
         try:
             number = mount_id(fd)
             if number not in self._mounts and self._is_own(number, fstype):
-                self._mounts.add(number)
+                self._mounts[number] = os.fstat(fd).st_dev
         finally:
             os.close(fd)
 

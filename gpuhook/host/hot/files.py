@@ -15,6 +15,7 @@ from gpuhook.errors import fault
 
 MAX_LINKS = 40  # that the kernel follows: path_resolution(7)
 _TEMPORARY = ".gpuhook-"
+_MAX_ENTRIES = 1 << 19
 
 
 def is_path(text: str) -> bool:
@@ -138,12 +139,18 @@ def _keep_owner(fd: int, old: os.stat_result) -> None:
 def remove_stale(directory: str | int) -> None:
     """Remove temporary files of dead processes from a directory.
 
-    Those with this process's pid, too: the caller has none there at that moment.
+    Those with this process's pid, too: the caller has none there at that moment. In a directory of
+    a container, which may have any number of files, only the first ones are considered.
     """
     own = _pid()
-    for name in os.listdir(directory):
-        if not is_temporary(name):
-            continue
+    with os.scandir(directory) as entries:
+        names = []
+        for number, entry in enumerate(entries):
+            if number == _MAX_ENTRIES:
+                break
+            if is_temporary(entry.name):
+                names.append(entry.name)
+    for name in names:
         pid = name[len(_TEMPORARY) :].partition("-")[0]
         if pid == own or (pid.isdigit() and not os.path.exists("/proc/" + pid)):
             try:

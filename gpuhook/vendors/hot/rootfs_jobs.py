@@ -18,6 +18,7 @@ from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.apply.spec import oci_spec
 from gpuhook.apply.spec.oci_spec import HOOK_MARK
 from gpuhook.errors import fault
+from gpuhook.host.hot import fastjson
 from gpuhook.vendors.hot import rootfs_plan
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params
 
@@ -79,7 +80,7 @@ def do(
             outcome.hooks += [_python_hook(job) for job in todo]
             return outcome
         for job in todo:
-            hooks = [*_params_hook(root, spec, job, work), *_chmod_hook(job)]
+            hooks = [*_params_hook(root, spec, foreign, job, work), *_chmod_hook(job)]
             outcome.hooks += [hook for hook in hooks if hook not in outcome.hooks]
     return outcome
 
@@ -197,18 +198,32 @@ def _mapped(mappings: object) -> int:
     return 0
 
 
-def _params_hook(root: Root, spec: dict[str, Any], job: Jobs, work: RootfsWork) -> list[Hook]:
+def _params_hook(
+    root: Root, spec: dict[str, Any], foreign: list[str], job: Jobs, work: RootfsWork
+) -> list[Hook]:
     """Return the hook that masks the driver's parameters, if those of this host need it."""
     content = driver_params.masked(job.host_root) if job.driver_params else None
-    if content is None or "/proc" not in _destinations(spec):
+    if content is None or "/proc" not in foreign:
         return []
     hook = None
-    if not oci_spec.user_namespace(spec):
+    if not oci_spec.user_namespace(spec) and _is_plain_proc(root, spec, foreign):
         try:
             hook = driver_params.mount_hook(work.masked_file(content), root.path)
         except OSError:
             hook = None
     return [hook or _python_hook(_only_params(job))]
+
+
+def _is_plain_proc(root: Root, spec: dict[str, Any], foreign: list[str]) -> bool:
+    """Return whether a container's /proc is procfs, with no other mount over or below it.
+
+    mount(8) follows links: a link in a volume would lead it to a file of the host.
+    """
+    places = [root.real(path).rstrip("/") + "/" for path in foreign]
+    if sum(place == "/" or place.startswith("/proc/") for place in places) != 1:
+        return False
+    mounts = [one for one in fastjson.objects(spec, "mounts") if one.get("destination") == "/proc"]
+    return any(one.get("type") == "proc" or one.get("source") == "/proc" for one in mounts)
 
 
 def _chmod_hook(job: Jobs) -> list[Hook]:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from gpuhook.apply.rootfs import root_directory
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.errors import GpuhookError
@@ -150,3 +153,55 @@ def test_stale_temporary_files_are_removed(place: Path) -> None:
     with Root(str(place / "root")) as root:
         root.write("/usr/lib/f", b"")
     assert sorted(os.listdir(place / "root/usr/lib")) == [f".gpuhook-{os.getppid()}-x", "f"]
+
+
+REUSED_ID = """
+import os, sys
+from gpuhook.apply.rootfs.safe_walk import CrossingError, Walk, is_in, mount_id
+from gpuhook.kernel import mounts
+
+os.chdir(sys.argv[1])
+mounts.mount("tmpfs", "root/usr", "tmpfs", 0)
+fd = os.open("root/usr", os.O_PATH)
+own = {mount_id(fd): os.fstat(fd).st_dev}
+assert is_in(fd, own)
+os.close(fd)
+for _ in range(1000):  # other processes of the machine mount, too
+    mounts.umount2("root/usr", 0)
+    mounts.mount("host", "root/usr", "", mounts.MS_BIND)
+    fd = os.open("root/usr", os.O_PATH)
+    if mount_id(fd) in own:
+        break
+    os.close(fd)
+else:
+    sys.exit("no id was used again")
+try:
+    Walk(os.open("root", os.O_PATH), own, create=True).to("/usr/made")
+except CrossingError:
+    print(os.listdir("host"))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it mounts")
+def test_volume_with_the_id_of_a_removed_mount_is_foreign(place: Path) -> None:
+    """The kernel gives the id of a tmpfs that is gone to the next mount, such as a volume."""
+    command = ["unshare", "--mount", sys.executable, "-c", REUSED_ID, str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "['secret']\n", done
+
+
+def test_huge_directory_is_not_read_to_its_end(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that adds names while they are read cannot use up the memory of the host."""
+    monkeypatch.setattr(root_directory, "MAX_NAMES", 10)
+    names = [f"lib{number:02}.so" for number in range(11)]
+    with Root(str(place / "root")) as root:
+        for name in names[:10]:
+            (place / "root/usr/lib" / name).touch()
+        assert root.names("/usr/lib") == root.directory_names("/usr/lib") == names[:10]
+        (place / "root/usr/lib" / names[10]).touch()
+        for read in (root.names, root.directory_names):
+            with pytest.raises(OSError, match="has more than 10 entries") as raised:
+                read("/usr/lib")
+            assert raised.value.errno == errno.EFBIG

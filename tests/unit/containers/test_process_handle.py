@@ -42,7 +42,7 @@ def test_facts_of_the_process(sleeper: subprocess.Popen[bytes]) -> None:
         assert process.environment() == ["NAME=a value", "ODD=\udcff"]
         own = os.stat("/proc/self/ns/mnt")
         assert process.namespace("mnt") == (own.st_dev, own.st_ino)
-        assert own_mounts(process.mounts()) == set()
+        assert own_mounts(process.mounts()) == {}
         assert process.mapped_root() == (0, 0)
         with Process(sleeper.pid, process.started) as again:
             assert again.started == process.started
