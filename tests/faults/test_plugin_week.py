@@ -79,12 +79,11 @@ class Life:
         self.kubelet.restart()
 
     def mig(self) -> None:
-        """Remove the instances of a GPU, and create them again."""
+        """Remove two instances of a GPU, and create them again."""
         first, *others = self.facts.gpus
-        without = replace(self.facts, gpus=(replace(first, instances=()), *others))
-        changes.become(self.running.node, without)
-        fewer = self.slices - sum(one.profile == "1g.5gb" for one in first.instances)
-        self.kubelet.wait_for_devices(SLICE, fewer * self.replicas)
+        fewer = replace(first, instances=first.instances[:-2])
+        changes.become(self.running.node, replace(self.facts, gpus=(fewer, *others)))
+        self.kubelet.wait_for_devices(SLICE, (self.slices - 2) * self.replicas)
         changes.become(self.running.node, self.facts)
 
     def watch(self) -> None:
