@@ -23,8 +23,8 @@ from tests.depth import depth
 from tests.figures import Figures
 from tests.simulated import stub_limits
 
-# The ledger removes entries of exited containers when it has more than this number.
-LEDGER = 512
+# The ledger removes entries of exited containers at the latest when it has this number.
+LEDGER = 512 + 64
 _PR_SET_CHILD_SUBREAPER = 36
 # Of other processes of this machine, which load programs and start containers too.
 OTHERS = 64
