@@ -18,7 +18,7 @@ from gpuhook.device_plugin.health import health_service
 SPEED = float(os.environ.get("CLOCK_SPEED", "1"))
 
 
-class FastSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type] # of the platform
+class FastSelector(selectors.DefaultSelector):
     """Waits for the fraction of the time that the loop asks for."""
 
     def select(self, timeout: float | None = None) -> Any:
@@ -37,15 +37,7 @@ class FastLoop(asyncio.SelectorEventLoop):
         return super().time() * SPEED
 
 
-class FastPolicy(asyncio.DefaultEventLoopPolicy):
-    """Makes fast event loops."""
-
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        """Return a new one."""
-        return FastLoop()
-
-
 if __name__ == "__main__":
     vars(health_service)["_DRIVER_TIMEOUT"] *= SPEED
-    asyncio.set_event_loop_policy(FastPolicy())
+    vars(asyncio.events)["new_event_loop"] = FastLoop  # asyncio.run() calls it
     main(prog_name="gpuhook")
