@@ -93,7 +93,7 @@ def test_starts(
 
 @contextmanager
 def placed(bundle: Bundle) -> Iterator[str]:
-    """Put the bundle's containers into a cgroup of their own, whose name this yields."""
+    """Put the bundle's containers into their own cgroup, whose name this yields."""
     group = f"starts-{os.getpid()}"
     config = bundle.config()
     config["linux"]["cgroupsPath"] = f"/{CGROUP}/{group}/one"
