@@ -99,10 +99,12 @@ def placed(bundle: Bundle) -> Iterator[str]:
     config["linux"]["cgroupsPath"] = f"/{CGROUP}/{group}/one"
     bundle.write(config)
     (bundle.path.parent / "tmp").mkdir(exist_ok=True)
-    yield group
-    for hierarchy in (CGROUPS, *CGROUPS.iterdir()):
-        with suppress(OSError):
-            (hierarchy / CGROUP / group).rmdir()
+    try:
+        yield group
+    finally:
+        for hierarchy in (CGROUPS, *CGROUPS.iterdir()):
+            with suppress(OSError):
+                (hierarchy / CGROUP / group).rmdir()
 
 
 def _live(made: Container, config: str, identity: str) -> None:
