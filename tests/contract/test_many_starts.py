@@ -112,14 +112,18 @@ def _live(made: Container, config: str, identity: str) -> None:
     one = replace(made, id=identity)
     (one.bundle / "config.json").write_text(config, encoding="utf-8")
     pidfile = one.bundle / "pid"
-    created = one.create("--pid-file", str(pidfile))
-    assert created.rc == 0, created
-    pid = int(pidfile.read_text(encoding="utf-8"))
-    started = one.call("start")
-    assert started.rc == 0, started
-    assert os.waitpid(pid, 0) == (pid, 0)
-    deleted = one.call("delete")
-    assert deleted.rc == 0, deleted
+    try:
+        created = one.create("--pid-file", str(pidfile))
+        assert created.rc == 0, created
+        pid = int(pidfile.read_text(encoding="utf-8"))
+        started = one.call("start")
+        assert started.rc == 0, started
+        assert os.waitpid(pid, 0) == (pid, 0)
+        deleted = one.call("delete")
+        assert deleted.rc == 0, deleted
+    except BaseException:
+        one.delete()
+        raise
 
 
 def _remains(installation: Installation, bundle: Bundle, group: str) -> Remains:
