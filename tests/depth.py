@@ -10,7 +10,7 @@ A case that is skipped has the marker `thorough`. Three ways lead there:
 - `@pytest.mark.thorough` at a test whose faults others would find as well.
 
 `make soak` (GPUHOOK_TESTS=soak) runs the tests with the marker `soak` for as many rounds as the
-third number of `depth()` has.
+third number of `depth()` has, or for the share GPUHOOK_SOAK_SHARE of them (0.1: a tenth).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 IS_SOAK = os.environ.get("GPUHOOK_TESTS") == "soak"
 IS_ALL = IS_SOAK or os.environ.get("GPUHOOK_TESTS") == "all"
+SHARE = float(os.environ.get("GPUHOOK_SOAK_SHARE", "1"))
 THOROUGH = pytest.mark.thorough
 
 
@@ -60,7 +61,7 @@ def goes_further(item: pytest.Item) -> bool:
 def depth(everyday: int, whole: int, soak: int | None = None) -> int:
     """Return the number of rounds or examples, or the stride, of this run."""
     if IS_SOAK and soak is not None:
-        return soak
+        return max(round(soak * SHARE), 1)
     return whole if IS_ALL else everyday
 
 

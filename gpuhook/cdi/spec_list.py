@@ -29,14 +29,30 @@ def devices(dirs: list[str]) -> tuple[list[Listed], list[Compiled]]:
 
     `dirs` are in the order of priority, lowest first.
     """
-    known = registry.Registry(dirs, layers(dirs))
+    found = layers(dirs)
+    known = registry.Registry(dirs, found)
+    by_kind = _by_kind(dirs, found)
     names = [(f"{spec.kind}={device}", spec) for spec in known.all() for device in spec.names()]
-    listed = [Listed(name, spec.path, _note(known, name, spec)) for name, spec in names]
+    listed = [
+        Listed(name, spec.path, _note(by_kind[spec.kind], name, spec)) for name, spec in names
+    ]
     return listed, known.broken
 
 
+def _by_kind(dirs: list[str], found: list[list[Compiled]]) -> dict[str, registry.Registry]:
+    """Return the specs of each kind alone: a search for a device reads no other spec."""
+    kinds: dict[str, list[list[Compiled]]] = {}
+    for number, layer in enumerate(found):
+        for spec in layer:
+            kinds.setdefault(spec.kind, [[] for _ in dirs])[number].append(spec)
+    return {kind: registry.Registry(dirs, specs) for kind, specs in kinds.items()}
+
+
 def _note(known: registry.Registry, name: str, spec: Compiled) -> str:
-    """Return why the description of a device in `spec` does not apply, "" if it does."""
+    """Return why the description of a device in `spec` does not apply, "" if it does.
+
+    `known` has all specs of its kind.
+    """
     try:
         winner, _ = known.device(name)
     except GpuhookError as error:

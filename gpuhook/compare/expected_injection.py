@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from gpuhook.request.plan import Injection
     from gpuhook.vendors.interface import VendorNode
 
+    # The path and the content of each spec file in each directory, lowest priority first.
+    Specs = list[list[tuple[str, dict[str, Any]]]]
+
 _REFUSED = "GH1007"  # the node's policy refuses a source
 _MAX_SPEC = 64 << 20
 
@@ -77,10 +80,10 @@ class ExpectedInjection:
 class PlanNode:
     """The plan context of a node, and the results that do not depend on the container."""
 
-    def __init__(self, context: PlanContext) -> None:
+    def __init__(self, context: PlanContext, specs: Specs) -> None:
         self.context = context
-        self.foreign = foreign(context.settings)
-        self.specs = read_node_specs(context.settings)
+        self.foreign = foreign(specs)
+        self.specs = read_node_specs(specs)
         self._whole: dict[tuple[str, ...], tuple[ContainerEdits, list[Jobs]]] = {}
 
     def whole(self, names: Sequence[str]) -> tuple[ContainerEdits, list[Jobs]]:
@@ -182,32 +185,36 @@ def _every(node: VendorNode) -> ContainerEdits:
         return {}
 
 
-def own_spec(settings: Settings, kind: str) -> str:
-    """Return the path of a spec of `kind` by generate-cdi, "" for none.
+def read_specs(settings: Settings, *kinds: str) -> Specs:
+    """Return the specs of the vendors of GPUs, and of these kinds, in each directory.
 
-    Stores no compiled spec, and skips unreadable files.
+    A spec without their names in its text is not parsed: a node may have a thousand of others.
     """
-    for directory in reversed(settings.spec_dirs):
-        for path in registry.files(directory):
-            spec = _read(path)
-            if spec.get("kind") == kind and _is_own(spec):
-                return path
-    return ""
+    names = {vendor.domain for vendor in vendors()} | {kind.partition("/")[0] for kind in kinds}
+    words = [name.encode() for name in names if name]
+    return [
+        [(path, spec) for path in registry.files(directory) if (spec := _read(path, words))]
+        for directory in settings.spec_dirs
+    ]
 
 
-def read_node_specs(settings: Settings) -> tuple[NodeSpec, ...]:
-    """Return this node's specs of the vendors whose GPUs need device nodes alone."""
-    paths = [path for directory in settings.spec_dirs for path in registry.files(directory)]
-    found = ((path, _read(path)) for path in paths)
-    specs = (node_specs.node_spec(path, one, is_own=_is_own(one)) for path, one in found)
-    return tuple(one for one in specs if one is not None)
+def own_spec(specs: Specs, kind: str) -> str:
+    """Return the path of a spec of `kind` by generate-cdi, "" for none."""
+    found = (one for layer in reversed(specs) for one in layer)
+    return next((path for path, spec in found if spec.get("kind") == kind and _is_own(spec)), "")
 
 
-def foreign(settings: Settings) -> ForeignSpec:
+def read_node_specs(specs: Specs) -> tuple[NodeSpec, ...]:
+    """Return the specs of the vendors whose GPUs need device nodes alone."""
+    found = [one for layer in specs for one in layer]
+    made = (node_specs.node_spec(path, one, is_own=_is_own(one)) for path, one in found)
+    return tuple(one for one in made if one is not None)
+
+
+def foreign(specs: Specs) -> ForeignSpec:
     """Return the edits in specs with driver files that gpuhook has not written."""
     domains = {vendor.domain for vendor in vendors() if vendor.traces.HAS_FILES}
-    paths = [path for directory in settings.spec_dirs for path in registry.files(directory)]
-    found = [spec for path in paths if (spec := _read(path)) and not _is_own(spec)]
+    found = [spec for layer in specs for _, spec in layer if not _is_own(spec)]
     mounts: set[tuple[str, str]] = set()
     variables: set[str] = set()
     for spec in found:
@@ -231,10 +238,11 @@ def _objects(found: object) -> list[dict[str, Any]]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def _read(path: str) -> dict[str, Any]:
-    """Return a spec, {} for any other file."""
+def _read(path: str, words: Collection[bytes]) -> dict[str, Any]:
+    """Return a spec with one of these words in its text, {} for any other file."""
     try:
-        spec = cdi_spec.parser(path)(files.read(path, _MAX_SPEC), path)
+        data = files.read(path, _MAX_SPEC)
+        spec = cdi_spec.parser(path)(data, path) if any(word in data for word in words) else {}
     except (GpuhookError, OSError):
         return {}
     return spec if isinstance(spec, dict) else {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.compare import comparison
-from gpuhook.compare.expected_injection import PlanNode, own_spec
+from gpuhook.compare.expected_injection import PlanNode, own_spec, read_specs
 from gpuhook.containers.warm import runtime_state
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, printable, rebuild
@@ -101,28 +101,31 @@ def node_comparison(
     and describing the node raise.
     """
     log, settings = KeptLog(), context.settings
+    specs = read_specs(settings, settings.default_kind, context.node.kind)
     # A spec of another tool is not what gpuhook adds.
     others: list[VendorNode] = []
     if is_here:
-        others = further_devices(settings, is_described=lambda kind: bool(own_spec(settings, kind)))
+        others = further_devices(settings, is_described=lambda kind: bool(own_spec(specs, kind)))
     context = PlanContext(settings, context.node, log, others=others)
     kinds = [one.node.kind for one in context.every()]
-    paths = [path for kind in kinds if (path := own_spec(settings, kind))] if is_here else []
+    paths = [path for kind in kinds if (path := own_spec(specs, kind))] if is_here else []
     if paths:
         by = ", ".join(paths)
-        return NodeComparison(PlanNode(context), by, devices=node_usage.node_devices())
+        return NodeComparison(PlanNode(context, specs), by, devices=node_usage.node_devices())
     try:
         node = load()
     except GpuhookError as error:
         is_absent = all(vendor.absence(state.host_root()) for vendor in vendors())
         if error.code != _NO_DRIVER or not is_here or is_absent:
             raise
-        return NodeComparison(PlanNode(context), DESCRIBED, devices=node_usage.node_devices())
+        return NodeComparison(
+            PlanNode(context, specs), DESCRIBED, devices=node_usage.node_devices()
+        )
     vendor = vendor_of(node)
     described = vendor.described_node(node, settings).node
     plan = PlanContext(settings, described, log, others=others)
     version, devices = vendor.driver_version(node).version, vendor.inventory_devices(node)
-    return NodeComparison(PlanNode(plan), DESCRIBED, version, devices)
+    return NodeComparison(PlanNode(plan, specs), DESCRIBED, version, devices)
 
 
 def is_comparable(found: Found) -> bool:

@@ -24,12 +24,14 @@ from gpuhook.containers.warm.runtime_state import (
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import suggestion
 from gpuhook.host.hot import state
+from gpuhook.kernel import cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpuhook.containers.stores.stored_container import StoredContainer
+    from gpuhook.kernel.mountinfo import Mount
 
 _DENIED = os.strerror(errno.EACCES)
 _NEAR = 5
@@ -45,6 +47,7 @@ class ContainerSearch:
         self.broken: dict[str, GpuhookError] = {}
         self.empty: dict[str, str] = {}
         self._names = ContainerNames()
+        self._mounted = cgroup.hierarchies()
         self._entries = ledger.living()
         self._places: list[tuple[str, str]] = []
         self._known: dict[tuple[str, str], Found] = {}
@@ -113,7 +116,7 @@ class ContainerSearch:
         """Return the container that a state describes; raises UnreadableError."""
         known = self._of_others.get((root, identity))
         if known is None:
-            return runtime_state.read(root, identity)
+            return runtime_state.read(root, identity, mounted=self._mounted)
         if isinstance(known, UnreadableError):
             raise known
         return known
@@ -121,7 +124,7 @@ class ContainerSearch:
     @cached_property
     def _unplaced(self) -> list[Found]:
         """The containers that only the ledger knows."""
-        found = [one for one in map(_of_ledger, self._entries) if one]
+        found = [one for e in self._entries if (one := _of_ledger(e, self._mounted))]
         for one in found:
             self._names.identify(one)
         return found
@@ -207,7 +210,7 @@ def _shared(one: str, other: str) -> int:
     )
 
 
-def _of_ledger(entry: dict[str, object]) -> Found | None:
+def _of_ledger(entry: dict[str, object], mounted: list[Mount]) -> Found | None:
     """Return the container of an entry that names no state root but the container's process."""
     pid, started, bundle = entry.get("pid"), entry.get("started"), entry.get("bundle")
     if entry["root"] or not isinstance(pid, int) or not isinstance(started, int):
@@ -215,7 +218,7 @@ def _of_ledger(entry: dict[str, object]) -> Found | None:
     found = Found(str(entry["id"]), pid, started)
     try:
         with found.process() as process:
-            found.status = runtime_state.status(process)
+            found.status = runtime_state.status(process, mounted)
     except GpuhookError:
         return None
     found.bundle = bundle if isinstance(bundle, str) else ""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PROGRAM = "gpuhook"
+_AT_ONCE = 256  # paths of one command line
 
 
 class Compiler:
@@ -23,9 +24,10 @@ class Compiler:
     def __init__(self, launcher: str) -> None:
         self._launcher = launcher
 
-    def compile_spec(self, path: str) -> None:
-        """Compile one CDI spec; for a broken spec the result is its error."""
-        self._run(["cdi", "compile", path], path)
+    def compile_spec(self, *paths: str) -> None:
+        """Compile CDI specs; for a broken spec the result is its error."""
+        for start in range(0, len(paths), _AT_ONCE):
+            self._run(["cdi", "compile", *paths[start : start + _AT_ONCE]], paths[start])
 
     def compile_settings(self, path: str) -> None:
         """Compile the settings file; for a broken file the result is its error."""

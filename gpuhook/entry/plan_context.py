@@ -82,12 +82,12 @@ class PlanContext(VendorContext):
 def context_of(
     settings: Settings,
     log: EngineLog,
-    compile_spec: Callable[[str], None],
+    compile_spec: Callable[..., None],
     refresh: Callable[[Callable[[], bool]], str] | None = None,
     *,
     has_others: bool = False,
 ) -> PlanContext:
-    """Return the context of plans on this node; `compile_spec(path)` compiles a YAML spec.
+    """Return the context of plans on this node; `compile_spec(*paths)` compiles YAML specs.
 
     Unless `has_others`, which prefilter.FURTHER decides, there are only plans of the first vendor.
     """

@@ -73,7 +73,7 @@ class _Share:
         try:
             return self._worker.answer(max(left, min(_LEAST, self._seconds)))
         except NoAnswerError as error:
-            self.close()
+            self.close(is_lost=True)
             self._asked = self._answered
             if error.how == LATE:
                 reason = f"no answer within {self._seconds:g} seconds"
@@ -82,9 +82,10 @@ class _Share:
         finally:
             self._since = time.monotonic()
 
-    def close(self) -> None:
-        """End the child."""
+    def close(self, *, is_lost: bool = False) -> None:
+        """End the child. Unless it is lost, one that has answered everything ends by itself."""
         if self._worker is not None:
-            self._worker.kill()
+            if is_lost or self._answered < self._asked:
+                self._worker.kill()
             self._worker.close()
             self._worker = None

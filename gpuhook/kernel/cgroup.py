@@ -207,14 +207,20 @@ def below(name: str, root: str) -> str | None:
     return None
 
 
-def is_frozen(cgroup: bytes) -> bool:
+def hierarchies() -> list[Mount]:
+    """Return the mounts of cgroups in this mount namespace."""
+    mounted = mountinfo.parse(files.read("/proc/self/mountinfo"))
+    return [mount for mount in mounted if mount.fstype in ("cgroup", "cgroup2")]
+
+
+def is_frozen(cgroup: bytes, mounted: list[Mount] | None = None) -> bool:
     """Return whether a process is frozen; `cgroup` is the content of its /proc/PID/cgroup.
 
-    False if its hierarchy is not mounted here, or its cgroup is outside of the mount.
+    False if its hierarchy is not mounted here, or its cgroup is outside of the mount. `mounted` is
+    what hierarchies() returns, for callers that have many processes.
     """
-    mounted = mountinfo.parse(files.read("/proc/self/mountinfo"))
     for _, controllers, path in procfs.cgroups(cgroup):
-        for mount in mounted:
+        for mount in hierarchies() if mounted is None else mounted:
             if not _has_freezer(mount, controllers):
                 continue
             inside = below(os.fsdecode(path), mount.root)

@@ -208,4 +208,5 @@ def _manifest(node: ExaminedNode, bundle: Bundle) -> dict[str, Any]:
 
 
 def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1) + "\n").encode()
+    # Without an indent: only then the encoder is the one in C, which takes a tenth of the time.
+    return (json.dumps(value) + "\n").encode()

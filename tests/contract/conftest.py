@@ -38,18 +38,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def machine(request: pytest.FixtureRequest) -> Iterator[None]:
+def machine(request: pytest.FixtureRequest) -> Iterator[Callable[[], None]]:
     """Share the machine with other workers' tests, except for tests that have the marker `alone`.
 
-    While such a test waits, it holds the turn: the other workers' next tests start after it.
+    While such a test waits, it holds the turn: the other workers' next tests start after it. Yields
+    a function that a long test calls between its rounds, to let such a test run.
     """
     alone = request.node.get_closest_marker("alone") is not None
-    lock, turn = (os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in GATES)
+    lock = os.open(GATES[0], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    _wait_for_turn(lock, alone=alone)
+
+    def let_others() -> None:
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        _wait_for_turn(lock, alone=alone)
+
+    yield let_others
+    os.close(lock)
+
+
+def _wait_for_turn(lock: int, *, alone: bool) -> None:
+    turn = os.open(GATES[1], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(turn, fcntl.LOCK_EX)
     fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
     os.close(turn)
-    yield
-    os.close(lock)
 
 
 @pytest.fixture(autouse=True, scope="session")

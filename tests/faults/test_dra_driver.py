@@ -12,8 +12,10 @@ import pytest
 import yaml
 
 from gpuhook.dra.claims.claim import ClaimName
-from tests import depth
+from tests import depth, growth
 from tests.cluster_api.cluster_server import Cluster, Fault
+from tests.faults import vitals
+from tests.figures import Figures
 from tests.kubelet.allocated_claims import result, stored
 from tests.kubelet.dra_kubelet import DraKubelet
 from tests.kubelet.dra_process import DraProcess
@@ -229,28 +231,37 @@ def test_two_drivers_of_a_rolling_update(
     assert os.listdir(directory) == ["k8s.device-plugin.nvidia.com-gpu.json"]  # of the node
 
 
-def test_a_thousand_claims_leave_nothing(
-    run_dra: RunDra, dra_kubelet: DraKubelet, claims: Claims
+@pytest.mark.soak
+def test_thousands_of_claims_leave_nothing(
+    run_dra: RunDra, dra_kubelet: DraKubelet, cluster: Cluster, figures: Figures
 ) -> None:
-    driver = run_dra()
-    pid = driver.pid
+    """The process and its files do not grow over claims that come and go."""
+    driver, rounds = run_dra(), depth.depth(30, 333, 3334)
 
-    def cycle(rounds: int) -> None:
-        for _ in range(rounds):
+    def cycle(count: int) -> None:
+        for _ in range(count):
+            claims = [stored(cluster, f"c{n}", result(f"gpu-{n}")) for n in range(3)]
             succeed(dra_kubelet, "prepare", *claims)
             succeed(dra_kubelet, "unprepare", *claims)
-
-    def usage() -> tuple[int, int, int]:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-        fields = dict(line.split(":", 1) for line in status.splitlines())
-        resident, threads = (int(fields[name].split()[0]) for name in ("VmRSS", "Threads"))
-        return len(os.listdir(f"/proc/{pid}/fd")), threads, resident
+            cluster.store.remove("resourceclaims")
 
     dra_kubelet.plugin(DRIVER)
     cycle(20)
-    descriptors, threads, resident = usage()
-    cycle(depth.depth(30, 333))
-    eventually(lambda: usage()[0] <= descriptors + 3, "no more descriptors")
-    eventually(lambda: usage()[1] <= threads + 2, "no more threads")
-    assert usage()[2] <= resident + 4096  # KiB
+    before, lines = vitals.read(driver.pid), len(driver.log())
+    files = growth.Directory(driver.state, driver.cdi, dra_kubelet.root).files
+    cycle(rounds)
+    eventually(lambda: vitals.read(driver.pid).fds <= before.fds + 3, "no more descriptors")
+    eventually(lambda: vitals.read(driver.pid).threads <= before.threads + 2, "no more threads")
+    after, most = vitals.read(driver.pid), before.mib + 4
+    figures.record("claims prepared and unprepared", str(rounds * 3))
+    figures.record("descriptors", f"{before.fds} to {after.fds}", str(before.fds + 3))
+    figures.record("threads", f"{before.threads} to {after.threads}", str(before.threads + 2))
+    figures.record("MiB of resident memory", f"{before.mib} to {after.mib}", str(most))
+    now = growth.Directory(driver.state, driver.cdi, dra_kubelet.root).files
+    figures.record("files of the driver", f"{files} to {now}", str(files))
+    added = (len(driver.log()) - lines) / rounds / 3
+    figures.record("lines of the log for each claim", f"{added:.1f}", "3")
+    assert after.mib <= most
+    assert now <= files
+    assert added <= 3
     assert driver.specs() == []

@@ -55,6 +55,7 @@ class PluginProcess:
     options: tuple[str, ...] = ()
     prefix: tuple[str, ...] = ()  # begins the command line, and executes the plugin
     words: tuple[str, ...] = ("device-plugin",)
+    module: str = "gpuhook"  # its program, run by `python -m`
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -79,7 +80,7 @@ class PluginProcess:
         return self.process.pid
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "gpuhook", "--log-format", "json", *self.words]
+        command = [sys.executable, "-m", self.module, "--log-format", "json", *self.words]
         with (self.place / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*self.prefix, *command, *self.options], env=self.env, stdout=log, stderr=log
@@ -135,6 +136,7 @@ def plugin(
     env: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
     prefix: Sequence[str] = (),
+    module: str = "gpuhook",
 ) -> Iterator[PluginProcess]:
     """Start a plugin with this configuration on `node`, wait for its registration, and stop it."""
     place.mkdir(parents=True, exist_ok=True)
@@ -150,7 +152,7 @@ def plugin(
         "GPUHOOK_HEALTH_POLL_INTERVAL": "1s",
         **(env or {}),
     }
-    made = PluginProcess(place, node, kubelet, own, tuple(options), tuple(prefix))
+    made = PluginProcess(place, node, kubelet, own, tuple(options), tuple(prefix), module=module)
     made.config.write_text(text, encoding="utf-8")
     made.start()
     try:

@@ -95,21 +95,38 @@ def _hits(layer: list[Compiled], kind: str, device: str) -> list[tuple[Compiled,
 
 
 def load(
-    dirs: list[str], compile_yaml: Callable[[str], None], vendor: str = "", way: str = ""
+    dirs: list[str], compile_yaml: Callable[..., None], vendor: str = "", way: str = ""
 ) -> Registry:
     """Return the registry of `dirs`, lowest priority first, on a node of `vendor`'s GPUs.
 
-    `compile_yaml(path)` runs the cold compiler for a YAML file whose compiled form is missing or
+    `compile_yaml(*paths)` runs the cold compiler for YAML files whose compiled forms are missing or
     stale; JSON is compiled here. `way` is the advice about a missing device.
     """
-    layers = []
-    for directory in dirs:
-        found = (_compiled(path, compile_yaml) for path in files(directory))
-        layers.append([spec for spec in found if spec is not None])
+    stale: list[str] = []
+    layers = [_layer(directory, stale, None) for directory in dirs]
+    if stale:
+        if len(stale) > 1:
+            _compile_all(stale, compile_yaml)
+        layers = [_layer(directory, stale, compile_yaml) for directory in dirs]
     return Registry(dirs, layers, vendor, way)
 
 
-def reader(dirs: list[str], compile_yaml: Callable[[str], None]) -> Callable[[str, str], Registry]:
+def _compile_all(stale: list[str], compile_yaml: Callable[..., None]) -> None:
+    """Compile many files by one process. What it leaves is compiled again, each file alone."""
+    try:
+        compile_yaml(*stale)
+    except GpuhookError:
+        return
+
+
+def _layer(
+    directory: str, stale: list[str], compile_yaml: Callable[..., None] | None
+) -> list[Compiled]:
+    found = (_compiled(path, stale, compile_yaml) for path in files(directory))
+    return [spec for spec in found if spec is not None]
+
+
+def reader(dirs: list[str], compile_yaml: Callable[..., None]) -> Callable[[str, str], Registry]:
     """Return a function of (vendor, way) that returns load() of `dirs`."""
 
     def read(vendor: str, way: str) -> Registry:
@@ -128,9 +145,12 @@ def files(directory: str) -> list[str]:
 
 
 def _compiled(  # noqa: PLR0911 # one return for each way in which a file is unusable
-    path: str, compile_yaml: Callable[[str], None]
+    path: str, stale: list[str], compile_yaml: Callable[..., None] | None
 ) -> Compiled | None:
-    """Return the compiled form of a spec, None for a dangling link or a removed file."""
+    """Return the compiled form of a spec, None for a dangling link or a removed file.
+
+    Without `compile_yaml`, a YAML file that is not compiled is added to `stale`.
+    """
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -144,6 +164,9 @@ def _compiled(  # noqa: PLR0911 # one return for each way in which a file is unu
         from gpuhook.cdi.hot import compile as compiler
 
         return compiler.compile_json(path, found)
+    if compile_yaml is None:
+        stale.append(path)
+        return None
     try:
         compile_yaml(path)
     except GpuhookError as error:

@@ -67,9 +67,10 @@ def text(
     return printed.getvalue()
 
 
-def compile_spec(path: str) -> None:
-    """Compile a spec of the node for the wrapper, and for this command."""
+def compile_spec(*paths: str) -> None:
+    """Compile specs of the node for the wrapper, and for this command."""
     from gpuhook.cdi import spec_file
     from gpuhook.cdi.hot import compile as compiler
 
-    compiler.compile_with(spec_file.parser(path), path, os.stat(path))
+    for path in paths:
+        compiler.compile_with(spec_file.parser(path), path, os.stat(path))

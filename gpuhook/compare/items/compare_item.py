@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Item:
 
     def document(self) -> dict[str, Any]:
         """Return the item as JSON has it."""
-        return {key: value or None for key, value in asdict(self).items()}
+        return {key: getattr(self, key) or None for key in self.__slots__}
 
 
 def compare_words(kind: str, name: str, there: str, gpuhook: str, reason: str = "") -> Item:

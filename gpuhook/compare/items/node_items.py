@@ -127,6 +127,7 @@ def _foreign(
     if held.rules.version == "none":
         return
     numbers = {(node["major"], node["minor"]) for node in found.values()}
+    absent: dict[str, tuple[int, int]] = {}
     for node in expected.others.get("deviceNodes") or ():
         path = node["path"]
         if path in found or path in nodes_expected:
@@ -136,9 +137,10 @@ def _foreign(
         except GpuhookError:
             continue  # the host no longer has it
         number = (device["major"], device["minor"])
-        if number in numbers or _allows(general, number):
-            continue
-        allowed, _ = held.rules.verdict(device["type"], *number, _ACCESS)
+        if device["type"] == "c" and number not in numbers and not _allows(general, number):
+            absent[path] = number
+    verdicts = held.rules.verdicts("c", list(absent.values()), _ACCESS)
+    for (path, number), (allowed, _) in zip(absent.items(), verdicts, strict=True):
         if allowed:
             access = f"allowed (c {number[0]}:{number[1]}), without a node"
             yield compare_words(ACCESS, path, access, "")

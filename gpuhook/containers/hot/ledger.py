@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SCHEMA = "gpuhook/ledger/v1"
-_SWEEP_ABOVE = 512
+_SWEEP_ABOVE, _SWEEP_EACH = 512, 64  # entries
 _MAX_BYTES = 1 << 20  # of an entry: a larger one is not read
 _LIVE = ("init", "live", "whole", "withdrawn")
 _MAX_NAME = 200  # of an id in a file's name: with root, suffix and temporary prefix below 255
@@ -168,7 +168,9 @@ def record(root: str, identity: str, entry: dict[str, Any]) -> None:
     if len(text) > _MAX_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
     files.replace(path, text, mode=0o600)
-    if len(os.listdir(held)) > _SWEEP_ABOVE:
+    # A sweep reads all entries, which may be of living containers: not each start makes one.
+    number = len(os.listdir(held))
+    if number > _SWEEP_ABOVE and number % _SWEEP_EACH == 0:
         living(is_swept=True)
 
 

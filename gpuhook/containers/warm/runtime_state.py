@@ -24,6 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gpuhook.kernel.mountinfo import Mount
+
 RUNNING, PAUSED, CREATED, STOPPED = "running", "paused", "created", "stopped"
 UNREADABLE = "unreadable"
 _FILES = (("state.json", "runc"), ("status", "crun"))
@@ -129,12 +131,17 @@ class Found:
 
 
 def read(
-    root: str, identity: str, fd: int | None = None, bounds: StateBounds | None = None
+    root: str,
+    identity: str,
+    fd: int | None = None,
+    bounds: StateBounds | None = None,
+    mounted: list[Mount] | None = None,
 ) -> Found:
     """Return container `identity` of the state root `root`; raises UnreadableError.
 
     No link is followed: a user's state directory could lead to another container's. `fd` is a
-    descriptor of the root, and `bounds` apply to another user's state.
+    descriptor of the root, and `bounds` apply to another user's state. `mounted` are the mounts of
+    cgroups, if the caller has them.
     """
     try:
         path = os.path.join(root, identity) if fd is None else identity
@@ -152,7 +159,7 @@ def read(
             found = (_of_runc if runtime == "runc" else _of_crun)(identity, document)
             found.state_root, found.runtime = root, runtime
             found.owner = _user_of(root) or owner
-            return _observed(found, directory)
+            return _observed(found, directory, mounted)
     finally:
         os.close(directory)
     raise NoStateError("it has neither runc's state.json nor crun's status")
@@ -279,7 +286,7 @@ def _path(value: object, key: str) -> str:
     return value
 
 
-def _observed(found: Found, directory: int) -> Found:
+def _observed(found: Found, directory: int, mounted: list[Mount] | None) -> Found:
     """Set the status, as the kernel shows it, and the values of a container that has exited."""
     owner = found.owner
     try:
@@ -289,7 +296,7 @@ def _observed(found: Found, directory: int) -> Found:
                     f"user {owner} wrote it, but has not started process {found.pid}"
                 )
             found.started = process.started
-            found.status = status(process)
+            found.status = status(process, mounted)
     except GpuhookError as error:
         if error.code == "GH1733":
             raise UnreadableError(error.message) from error
@@ -299,9 +306,9 @@ def _observed(found: Found, directory: int) -> Found:
     return found
 
 
-def status(process: Process) -> str:
-    """Return RUNNING or PAUSED."""
-    return PAUSED if cgroup.is_frozen(process.read("cgroup")) else RUNNING
+def status(process: Process, mounted: list[Mount] | None = None) -> str:
+    """Return RUNNING or PAUSED; `mounted` are the mounts of cgroups, if the caller has them."""
+    return PAUSED if cgroup.is_frozen(process.read("cgroup"), mounted) else RUNNING
 
 
 def _has(directory: int, name: str) -> bool:

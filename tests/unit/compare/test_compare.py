@@ -16,7 +16,12 @@ from click.testing import CliRunner
 from gpuhook.apply.rootfs.hook_args import Jobs
 from gpuhook.cli import main
 from gpuhook.compare import compare_text, expected_injection, original_request
-from gpuhook.compare.expected_injection import ExpectedInjection, foreign, own_spec
+from gpuhook.compare.expected_injection import (
+    ExpectedInjection,
+    foreign,
+    own_spec,
+    read_specs,
+)
 from gpuhook.compare.items import (
     compare_item,
     env_items,
@@ -145,8 +150,10 @@ def test_unrelated_specs_add_no_variables(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(
         text.replace("GPUHOOK_HOOKS=none", hookless_mounts.ENV), "utf-8"
     )
-    assert "A=1" not in foreign(settings).variables
-    assert all(path.startswith("/") for mount in foreign(settings).mounts for path in mount)
+    assert "A=1" not in foreign(read_specs(settings)).variables
+    assert all(
+        path.startswith("/") for mount in foreign(read_specs(settings)).mounts for path in mount
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,7 +201,7 @@ def test_mount_that_names_no_gpu_is_not_a_refusal(is_accepted: bool) -> None:
     for name, is_refused in (("cdi/x", False), ("0", not is_accepted)):
         spec = {"mounts": [{"source": "/dev/null", "destination": f"{prefix}/{name}"}]}
         found = expected_injection.expected_injection(
-            expected_injection.PlanNode(context), spec, [], is_given=False
+            expected_injection.PlanNode(context, []), spec, [], is_given=False
         )
         assert (found.refusal is not None) == is_refused, name
     told = [warning.code for warning in log.warnings]
@@ -413,9 +420,9 @@ def test_owner_of_a_spec(tmp_path: Path) -> None:
     ):
         spec["containerEdits"] = edits
         (tmp_path / "nvidia.json").write_text(json.dumps(spec), encoding="utf-8")
-        assert bool(own_spec(settings, "nvidia.com/gpu")) is is_ours
+        assert bool(own_spec(read_specs(settings), "nvidia.com/gpu")) is is_ours
     (tmp_path / "nvidia.json").write_text("{", encoding="utf-8")
-    assert own_spec(settings, "nvidia.com/gpu") == ""
+    assert own_spec(read_specs(settings), "nvidia.com/gpu") == ""
 
 
 def test_mounted_file_systems_are_not_read(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_entries_of_other_users_are_ignored(root: str, entries: Path) -> None:
 
 def test_many_dead_entries_are_removed(root: str, entries: Path) -> None:
     """Creates keep the directory small, though gpuhook does not see deletes."""
-    for number in range(513):
+    for number in range(575):
         (entries if number else Path(ledger.directory())).mkdir(parents=True, exist_ok=True)
         entry = {"schema": ledger.SCHEMA, "id": f"dead-{number}", "root": root, "since": number}
         (entries / f"{number:08x}-dead.json").write_text(json.dumps(entry))

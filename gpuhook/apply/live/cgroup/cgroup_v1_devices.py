@@ -30,8 +30,18 @@ class DeviceFiles:
 
     def verdict(self, kind: str, major: int, minor: int, access: str) -> tuple[bool, str]:
         """Return whether one of the listed rules allows the whole request, and which."""
-        for rule in self.listed():
-            if rule.names(kind, major, minor) and set(access) <= set(rule.access):
+        return self.verdicts(kind, [(major, minor)], access)[0]
+
+    def verdicts(
+        self, kind: str, numbers: list[tuple[int, int]], access: str
+    ) -> list[tuple[bool, str]]:
+        """Return verdict() for each device number; the list is read once."""
+        rules = [rule for rule in self.listed() if set(access) <= set(rule.access)]
+        return [self._verdict(rules, kind, *number) for number in numbers]
+
+    def _verdict(self, rules: list[Rule], kind: str, major: int, minor: int) -> tuple[bool, str]:
+        for rule in rules:
+            if rule.names(kind, major, minor):
                 hidden = ", which does not show denials" if rule.is_everything else ""
                 return True, f"allowed by {rule.line} in {self._path}/devices.list{hidden}"
         return False, f"no rule in {self._path}/devices.list allows it"

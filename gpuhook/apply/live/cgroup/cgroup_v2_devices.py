@@ -108,7 +108,18 @@ class DevicePrograms:
 
     def verdict(self, kind: str, major: int, minor: int, access: str) -> tuple[bool, str]:
         """Return whether a request is allowed, and which program of which cgroup denies it."""
+        return self.verdicts(kind, [(major, minor)], access)[0]
+
+    def verdicts(
+        self, kind: str, numbers: list[tuple[int, int]], access: str
+    ) -> list[tuple[bool, str]]:
+        """Return verdict() for each device number; the programs are read once."""
         attached = self.attached()
+        return [self._verdict(attached, kind, *number, access) for number in numbers]
+
+    def _verdict(
+        self, attached: list[Program], kind: str, major: int, minor: int, access: str
+    ) -> tuple[bool, str]:
         for one in attached:
             try:
                 if not one.allows(kind, access, major, minor):

@@ -77,9 +77,15 @@ class DeviceRules:
 
         Raises OSError, FileNotFoundError if the cgroup is gone.
         """
+        return self.verdicts(kind, [(major, minor)], access)[0]
+
+    def verdicts(
+        self, kind: str, numbers: list[tuple[int, int]], access: str
+    ) -> list[tuple[bool, str]]:
+        """Return verdict() for each device number; the rules are read once."""
         if self._parts:
-            return self._parts[-1].verdict(kind, major, minor, access)
-        return True, "no device cgroup applies here, or it is not visible"
+            return self._parts[-1].verdicts(kind, numbers, access)
+        return [(True, "no device cgroup applies here, or it is not visible") for _ in numbers]
 
     def change(
         self,

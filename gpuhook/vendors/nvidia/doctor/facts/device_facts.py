@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from gpuhook.node_facts.check import Fix
+from gpuhook.node_facts.check import Fix, fact
 from gpuhook.vendors.nvidia.devices import driver_nodes, mig_nodes
 from gpuhook.vendors.nvidia.doctor.facts import driver_facts as facts
 from gpuhook.vendors.nvidia.doctor.facts import driver_user_space, gpu_loss
@@ -70,6 +70,7 @@ def all_nodes(node: ExaminedNode) -> list[RequiredNode]:
     return [*control_nodes().values(), *gpu_nodes(node), *capability_nodes(node)]
 
 
+@fact
 def dev_root(node: ExaminedNode) -> str:
     """Return the directory whose dev/ has the driver's nodes."""
     if node.dev_root != "/":
