@@ -218,7 +218,7 @@ def prepare_standard_streams() -> None:
         _point(_ERROR_NUMBER, os.O_WRONLY)
     if sys.stderr is sys.__stderr__:
         sys.stderr = io.TextIOWrapper(
-            _Messages(_ERROR_NUMBER, "wb", closefd=False),  # type: ignore[arg-type]  # no buffer
+            _Messages(_ERROR_NUMBER, "wb", closefd=False),
             encoding=sys.stderr.encoding if sys.stderr else "utf-8",
             errors="backslashreplace",
             line_buffering=True,

@@ -20,8 +20,8 @@ from tests.contract.runtimes import Result
 
 KILL = "signal=KILL"
 # What a full disk, a bad disk, a read-only mount, no memory, no descriptors and a signal give: each
-# error, and the calls that the kernel returns it from. close(2) frees its descriptor with any error,
-# which an injected one would not.
+# error, and the calls that the kernel returns it from. close(2) frees its descriptor whatever it
+# returns, which an injected error would not.
 _FILES = """open openat mkdir mkdirat mknod mknodat rename renameat renameat2 link linkat symlink
  symlinkat unlink unlinkat rmdir write pwrite64 fsync fdatasync ftruncate fchmod chmod fchmodat
  fchown chown fchownat"""

@@ -34,7 +34,7 @@ from tests.system_calls.file_tree import Tree
 class Writer:
     """A command that writes below `places`; `saved` is a copy of them from before its first run."""
 
-    command: Sequence[str | Path]
+    command: Sequence[object]
     places: tuple[Path, ...]
     env: dict[str, str]
     saved: Path
@@ -57,7 +57,7 @@ class Writer:
         """Run the command."""
         done = subprocess.run(
             [str(word) for word in self.command],
-            env=self.env, input=self.stdin, capture_output=True, text=True, timeout=120, check=False,
+            env=self.env, input=self.stdin, capture_output=True, text=True, check=False,
         )  # fmt: skip
         return Result(done.returncode, done.stdout, done.stderr)
 
@@ -75,12 +75,14 @@ class Writer:
     def points(self, place: Path) -> list[Point]:
         """Return the system calls of a run from the saved state."""
         self.reset()
-        return call_points.points(self.command, self.env, place, self.stdin)
+        return call_points.points(list(map(str, self.command)), self.env, place, self.stdin)
 
     def killed(self, point: Point) -> bool:
         """Run the command from the saved state, killed at a point; return whether it was."""
         self.reset()
-        done = call_points.run_with(call_points.KILL, point, self.command, self.env, self.stdin)
+        done = call_points.run_with(
+            call_points.KILL, point, list(map(str, self.command)), self.env, self.stdin
+        )
         assert done.rc in (0, 1, -signal.SIGKILL, 128 + signal.SIGKILL), done
         return done.rc != 0
 
@@ -88,7 +90,7 @@ class Writer:
 Maker = Callable[[Installation, Path], Writer]
 
 
-def made(apart: Installation, place: Path, words: Sequence[str | Path], *places: Path) -> Writer:
+def made(apart: Installation, place: Path, words: Sequence[object], *places: Path) -> Writer:
     """Return a writer that is a `gpuhook` command."""
     saved = place / "saved"
     saved.mkdir()
