@@ -110,7 +110,7 @@ CHANGES = frozenset(
     ]
 )
 _LINE = re.compile(r"^(\d+) +([a-z_0-9]+)\((.*)")
-SECONDS = 60
+SECONDS = 600
 
 
 @dataclass(frozen=True)
