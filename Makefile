@@ -100,7 +100,7 @@ pictures: $(READY) ## Draw the pictures of docs/images as PNG in build/images, w
 
 ##@ Measure and show
 bench: packages $(READY) ## Print what a container's start and the device plugin cost, and the budgets
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench $(BENCH)
 
 demo: packages $(READY) ## Show containers getting their GPUs, sharing them, losing them, getting them back
 	@$(BIN)/python -m tests.demo

@@ -43,6 +43,8 @@ def write(path: Path, what: str, value: str, limit: str, command: str) -> None:
             "command": command,
             "measured": datetime.now(timezone.utc).date().isoformat(),
         }
-        rows = [one for one in rows if one["what"] != what] + [row]
+        names = [one["what"] for one in rows]
+        place = names.index(what) if what in names else len(names)
+        rows[place : place + 1] = [row]
         file.truncate(0)
-        file.write(json.dumps(sorted(rows, key=lambda one: str(one["what"])), indent=2) + "\n")
+        file.write(json.dumps(rows, indent=2) + "\n")

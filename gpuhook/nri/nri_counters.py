@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of the NRI plugin, and their endpoint: GET /metrics in the text format of Prometheus."""
+"""Counters of the NRI plugin, in the text format of Prometheus."""
 
 from __future__ import annotations
 
-from threading import Lock, Thread
+from threading import Lock
 
 from gpuhook.device_plugin.metrics.counters import Durations
-from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from http.server import BaseHTTPRequestHandler
 
 INJECTED, UNCHANGED, REFUSED = "injected", "unchanged", "refused"
 _HELP = {
@@ -19,7 +17,6 @@ _HELP = {
     "connections": "Connections to the runtime",
     "started_without": "Containers that requested devices and started without, before the plugin",
 }
-_TIMEOUT = 5.0  # seconds for a request
 _SECONDS = "Time to answer the runtime about a container"
 
 
@@ -69,46 +66,3 @@ class NriCounters:
 
 def _head(name: str, kind: str, text: str) -> tuple[str, str]:
     return f"# HELP gpuhook_nri_{name} {text}", f"# TYPE gpuhook_nri_{name} {kind}"
-
-
-def serve(address: str, counters: NriCounters) -> int:
-    """Serve the counters in a thread, one client at a time; returns the port.
-
-    Raises GH1890 if the address cannot be used, GH1891 for a text that is not one.
-    """
-    from http.server import HTTPServer  # few nodes have an address
-
-    from gpuhook.device_plugin.metrics import metrics_endpoint
-
-    place = metrics_endpoint.parse_address(address)
-    if place is None:
-        raise fault("GH1891", address=address)
-    try:
-        server = HTTPServer(place, _handler(metrics_endpoint.PATH, counters))
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise fault("GH1890", address=address, reason=reason) from error
-    Thread(target=server.serve_forever, name="gpuhook-metrics", daemon=True).start()
-    return int(server.server_address[1])
-
-
-def _handler(path: str, counters: NriCounters) -> type[BaseHTTPRequestHandler]:
-    from http.server import BaseHTTPRequestHandler
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # its base class's name
-            if self.path.partition("?")[0] != path:
-                self.send_error(404, f"the metrics are at {path}")
-                return
-            body = counters.text().encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_args: object) -> None:
-            """Write no line for a scrape."""
-
-    Handler.timeout = _TIMEOUT
-    return Handler

@@ -20,7 +20,7 @@ from gpuhook.host import service_manager
 from gpuhook.host.hot import file_lock, state
 from gpuhook.host.logs import logger
 from gpuhook.kernel import process
-from gpuhook.nri import nri_counters
+from gpuhook.nri import nri_endpoint
 from gpuhook.nri.injection import ContainerLog, Injector
 from gpuhook.nri.nri_counters import NriCounters
 from gpuhook.nri.nri_service import NriService
@@ -86,7 +86,7 @@ class NriProcess:
             if trunk is None:
                 lock(self._options.socket_path)
             if self._options.metrics_address:
-                nri_counters.serve(self._options.metrics_address, self.counters)
+                nri_endpoint.serve(self._options.metrics_address, self.counters)
             self._prepare()
             if trunk is None:
                 self._keep_connected()

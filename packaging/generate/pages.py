@@ -16,3 +16,8 @@ def page(path: str, part: str) -> dict[str, str]:
     if not begin or not end:
         raise ValueError(f"{path} lacks the lines {BEGIN} and {END}")
     return {path: f"{head}{BEGIN}\n\n{part}\n{END}{tail}"}
+
+
+def table_row(*cells: str) -> str:
+    """Return the row of a table in Markdown."""
+    return f"| {' | '.join(cell.strip().replace('|', chr(92) + '|') for cell in cells)} |"

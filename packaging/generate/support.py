@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from generate.pages import page
+from generate.pages import page, table_row
 
 PAGE = "docs/support.md"
 SOURCES = Path(__file__).parents[2] / "docs/support"
@@ -102,10 +102,10 @@ def _engine(name: str, tested: list[dict[str, str]], seen: list[dict[str, Any]])
     lines = [f"### {name}", ""]
     if tested:
         versions = sorted({row["version"] for row in tested}, key=_version_order)
-        lines += [_row("tested", *versions), f"|{'---|' * (len(versions) + 1)}"]
+        lines += [table_row("tested", *versions), f"|{'---|' * (len(versions) + 1)}"]
         integrations = dict.fromkeys(row["integration"] for row in tested)
         lines += [
-            _row(one, *(_cell(tested, one, version) for version in versions))
+            table_row(one, *(_cell(tested, one, version) for version in versions))
             for one in integrations
         ]
         lines.append("")
@@ -143,17 +143,13 @@ def _version_order(version: str) -> list[int]:
 
 def _run(one: dict[str, Any]) -> str:
     text = _paragraph(f"Run by hand on {one['date']}: {one['about']}") + _SCENARIOS
-    text += "".join(_row(row["scenario"], row["result"]) + "\n" for row in one["scenarios"])
+    text += "".join(table_row(row["scenario"], row["result"]) + "\n" for row in one["scenarios"])
     if one["faults"]:
         text += _FAULTS.format(fixes=one["fixes"])
-        text += "".join(_row(row["fault"], row["see"]) + "\n" for row in one["faults"])
+        text += "".join(table_row(row["fault"], row["see"]) + "\n" for row in one["faults"])
     left_out = _paragraph(f"Not tested: {one['left_out']}.")
     return f"{text}\n{left_out}"
 
 
 def _paragraph(text: str) -> str:
     return textwrap.fill(text, _WIDTH, break_on_hyphens=False) + "\n"
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

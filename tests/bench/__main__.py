@@ -7,15 +7,16 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpuhook.host.text_table import table
-from tests.bench import cases, commands, plugin
+from tests.bench import cases, commands, dra_calls, nri_calls, plugin
 from tests.bench.figure import Figure
 from tests.bench.measure import Case, interleaved
 from tests.bench.stage import stage, unmount_below
+from tests.figures import PLACE, write
 
 
 @dataclass(frozen=True)
@@ -46,38 +47,76 @@ LINES = (
     Ratio("life of a container", "life under bare runc", None),
 )
 
+# Of the services, by the name of the file of figures.
+_SERVICES = {
+    "bench_plugin": plugin.figures,
+    "bench_dra": dra_calls.figures,
+    "bench_nri": nri_calls.figures,
+}
+
 
 def main() -> None:
     """Measure and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=25, help="runs of each case (default 25)")
-    parser.add_argument("--plugin", action="store_true", help="the device plugin alone")
+    parser.add_argument(
+        "--plugin", action="store_true", help="the device plugin, DRA driver and NRI plugin alone"
+    )
     parser.add_argument("--commands", action="store_true", help="the commands alone")
+    parser.add_argument("--figures", action="store_true", help="write them to docs, too")
     options = parser.parse_args()
     is_all = not (options.plugin or options.commands)
     if not options.plugin and os.geteuid() != 0:
         parser.error("real runtimes need root")
     # First: containers are measured in another mount namespace, in which this program starts again.
     if options.commands or (is_all and os.environ.get(_INSIDE) != "1"):
-        _figures(commands.figures)
+        rows = _figures(commands.figures)
         print(flush=True)
+        if options.figures:
+            _write("bench_commands", _without_verdict(rows))
     if is_all:
-        _containers(options.rounds)
+        rows = _containers(options.rounds)
         print()
-    if is_all or options.plugin:
-        _figures(plugin.figures)
+        if options.figures:
+            ratios = [(row[0], f"{row[2]} {row[3]}", *row[4:]) for row in rows]
+            _write("bench_containers", _without_verdict(ratios))
+    for name, measure in _SERVICES.items():
+        if is_all or options.plugin:
+            rows = _figures(measure)
+            print(flush=True)
+            if options.figures:
+                _write(name, _without_verdict(rows))
 
 
-def _figures(measure: Callable[[Path], Iterator[Figure]]) -> None:
+def _without_verdict(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, str, str]]:
+    """Return name, figure and limit of each row; a limit that is not met says so."""
+    return [
+        (what, value, f"{limit}, not met" if met == "NO" else limit)
+        for what, value, limit, met in rows
+    ]
+
+
+def _write(name: str, rows: list[tuple[str, str, str]]) -> None:
+    """Replace a file of figures for the documentation."""
+    path = PLACE / f"{name}.json"
+    path.unlink(missing_ok=True)
+    for what, value, limit in rows:
+        write(path, what, value, limit, "make bench")
+
+
+def _figures(measure: Callable[[Path], Iterator[Figure]]) -> list[tuple[str, ...]]:
+    """Measure, print and return the rows of a table."""
     with tempfile.TemporaryDirectory(prefix="gpuhook-bench-") as place:
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for figure in measure(Path(place)):
             print(f"measured {figure.what}", file=sys.stderr)
             rows.append(figure.row())
     print(table(("WHAT", "MEASURED", "BUDGET", "MET"), rows), end="")
+    return rows
 
 
-def _containers(rounds: int) -> None:
+def _containers(rounds: int) -> list[tuple[str, ...]]:
+    """Measure, print and return the rows of the table of ratios."""
     if os.environ.get(_INSIDE) != "1":
         # A new mount namespace: the simulated driver is mounted over /proc there.
         os.environ[_INSIDE] = "1"
@@ -92,7 +131,9 @@ def _containers(rounds: int) -> None:
                 took.update(interleaved(group, times))
         finally:
             unmount_below(place)
-    print(report(took), end="")
+    rows = report(took)
+    print(table(("WHAT", "MEDIAN", "RATIO", "OF", "BUDGET", "MET"), rows), end="")
+    return rows
 
 
 def _groups(place: Path, rounds: int) -> Iterator[tuple[list[Case], int]]:
@@ -108,9 +149,9 @@ def _groups(place: Path, rounds: int) -> Iterator[tuple[list[Case], int]]:
     yield cases.podman(ready), max(5, rounds // 4)
 
 
-def report(took: dict[str, float]) -> str:
-    """Return the table of the measured ratios."""
-    rows = []
+def report(took: dict[str, float]) -> list[tuple[str, ...]]:
+    """Return the rows of the measured ratios."""
+    rows: list[tuple[str, ...]] = []
     for line in LINES:
         if line.what in took and line.of in took:
             ratio = took[line.what] / took[line.of]
@@ -125,7 +166,7 @@ def report(took: dict[str, float]) -> str:
                     met,
                 )
             )
-    return table(("WHAT", "MEDIAN", "RATIO", "OF", "BUDGET", "MET"), rows)
+    return rows
 
 
 if __name__ == "__main__":

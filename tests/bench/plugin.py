@@ -17,7 +17,7 @@ from pathlib import Path
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.bench import process_usage
-from tests.bench.figure import Figure
+from tests.bench.figure import Figure, milliseconds, percentiles
 from tests.bench.nodes import doubled
 from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.kubelet import Kubelet
@@ -89,7 +89,7 @@ def _allocations(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
         units = list(endpoint.devices)
         turns = cycle(units)
         took = _timed(lambda: endpoint.allocate([next(turns)]))
-        yield from _percentiles("Allocate, a replica of 512", took, 2, 5)
+        yield from percentiles("Allocate, a replica of 512", took, 2, 5)
         yield _resident(f"memory after {_CALLS} allocations", running)
         yield from _preferences("8 GPUs x 64", endpoint, units, (1, 8, 500))
 
@@ -101,7 +101,7 @@ def _whole(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
         endpoint = kubelet.endpoint(GPU)
         units = list(endpoint.devices)
         took = _timed(partial(endpoint.allocate, units[:8]))
-        yield from _percentiles("Allocate, 8 whole GPUs", took, 2, 5)
+        yield from percentiles("Allocate, 8 whole GPUs", took, 2, 5)
         yield from _preferences("16 whole GPUs", endpoint, units, (1, 4, 8))
         for _ in range(3):
             running.metrics()
@@ -141,25 +141,12 @@ def _preferences(
 ) -> Iterator[Figure]:
     for size in sizes:
         took = _timed(partial(endpoint.preferred, units, (), size))
-        yield from _percentiles(f"GetPreferredAllocation, {size} of {name}", took, 3, None)
+        yield from percentiles(f"GetPreferredAllocation, {size} of {name}", took, 3, None)
 
 
 def _timed(call: Callable[[], object]) -> list[float]:
-    """Return the milliseconds of many calls, one after the other."""
-    took = []
-    for _ in range(_WARM_UP + _CALLS):
-        begun = time.perf_counter()
-        call()
-        took.append((time.perf_counter() - begun) * 1000)
-    return took[_WARM_UP:]
-
-
-def _percentiles(
-    what: str, took: Sequence[float], half: float, most: float | None
-) -> Iterator[Figure]:
-    cuts = statistics.quantiles(took, n=100)
-    yield Figure(f"{what}, p50", cuts[49], "ms", half)
-    yield Figure(f"{what}, p99", cuts[98], "ms", most)
+    """Return the milliseconds of many calls, without those of the first ones."""
+    return milliseconds(_WARM_UP + _CALLS, call)[_WARM_UP:]
 
 
 def _resident(what: str, running: PluginProcess) -> Figure:

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from tests.contract.amd_installation import amd_installation, asks_amd
 from tests.contract.bundles import Bundles
 from tests.contract.installation import CONTROL, KIND, Installation
 from tests.contract.runtimes import CGROUPS, V2, lifecycle
-from tests.depth import depth
 from tests.nri import nri_api
 from tests.nri.fake_runtime import FakePlugin, FakeRuntime, StatusError, container, pod
 from tests.nri.nri_plugin import NriPlugin, nri_plugin
@@ -27,7 +24,6 @@ from tests.waiting import eventually
 
 EXPANDED, BY_CDI = ("containerd", "1.7.24~ds1"), ("containerd", "v2.1.4")
 MIB4 = 4 << 20
-CREATES = depth(200, 1000)
 V2_FILE = "cgroup.controllers"
 
 
@@ -458,34 +454,3 @@ def test_containers_that_started_without(runtime: FakeRuntime, plugin: NriPlugin
         link.close()
     warned = [line for line in plugin.lines() if line.get("code") == "GH2707"]
     assert [(one["id"], one["pod"]) for one in warned] == [("without", "train-0")]
-
-
-FIGURES = [("none", None), ("one GPU", "2"), ("all GPUs", "all")]
-
-
-@pytest.mark.parametrize("mode", [EXPANDED, BY_CDI], ids=["expanded", "cdi"])
-def test_figures(
-    mode: tuple[str, str],
-    runtime: FakeRuntime,
-    plugin: NriPlugin,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Creates with and without a request; the figures are printed, and none is asserted."""
-    link = runtime.accept()
-    link.start(*mode)
-    before = 0
-    for title, value in FIGURES:
-        one = container() if value is None else asking(value)
-        seconds, names = [], itertools.cycle(range(50))  # as many containers as a node has
-        for index in range(CREATES):
-            one.id = f"c{next(names)}"
-            began = time.perf_counter()
-            answer = link.create(pod(), one)
-            seconds.append(time.perf_counter() - began)
-            assert answer.HasField("adjust") == (value is not None)
-            if index == CREATES // 5:
-                before = plugin.resident
-        half, most = (round(sorted(seconds)[int(part * CREATES)] * 1e3, 3) for part in (0.5, 0.99))
-        with capsys.disabled():
-            print(f"\n{mode[1]}: {title}: p50 {half} ms, p99 {most} ms; ", end="")
-            print(f"{plugin.resident} KiB resident, {plugin.resident - before} more", end="")

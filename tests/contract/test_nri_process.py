@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -299,6 +301,26 @@ def test_metrics(node: Installation, runtime: FakeRuntime) -> None:
         assert found['gpuhook_nri_create_seconds_bucket{requests="maybe",le="+Inf"}'] == 1
         with pytest.raises(urllib.error.HTTPError):
             urllib.request.urlopen(f"http://{address}/", timeout=60)
+
+
+def test_client_that_sends_half_a_request_delays_no_scrape(
+    node: Installation, runtime: FakeRuntime
+) -> None:
+    """It is disconnected, also if it sends a byte now and then."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = free.getsockname()
+    text = f"{address[0]}:{address[1]}"
+    with nri_plugin(node, runtime.path, "--metrics-address", text) as plugin:
+        runtime.accept().start(*NODE)
+        plugin.wait_for("ready")
+        with socket.create_connection(address, timeout=60) as slow:
+            slow.sendall(b"GET /met")
+            assert _scraped(text)["gpuhook_nri_ready"] == 1
+            with suppress(OSError):
+                while not select.select([slow], [], [], 0.5)[0]:
+                    slow.sendall(b"r")
+                assert slow.recv(1) == b""
 
 
 def _scraped(address: str) -> dict[str, float]:

@@ -1,184 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Prometheus endpoint: GET /metrics over HTTP, by default on loopback.
-
-It runs in the plugin's loop. The server of prometheus_client is not used: it has no time limit, so
-each of 200 slow clients kept a thread for ever, and it needs 13 MB even if no client scrapes it.
-Here the size and time of a request and the number of connections are bounded, and each connection
-gets one answer.
-"""
+"""The device plugin's metrics, collected once for all clients of a moment."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 
 from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.metrics import exposition
-from gpuhook.errors import fault
-from gpuhook.host.logs import logger
+from gpuhook.host.http_endpoint import HttpEndpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.metrics.counters import Counters
     from gpuhook.device_plugin.metrics.scrape import Scrape
-    from gpuhook.errors import GpuhookError
-
-PATH = "/metrics"
-_MAX_HEAD = 16 << 10
-_MAX_CONNECTIONS = 16
-_TIMEOUT = 5.0  # seconds, to read a request and to write an answer
-_PLAIN = "text/plain; charset=utf-8"
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    body: bytes
-    content_type: str = _PLAIN
-
-
-class MetricsEndpoint:
-    """The endpoint at `address`, "host:port"; "" for no endpoint."""
+class MetricsEndpoint(HttpEndpoint):
+    """The endpoint of the plugin. It runs in the plugin's loop."""
 
     def __init__(self, address: str, scrape: Scrape, counters: Counters) -> None:
-        self._address = address
+        """Serve what `scrape` collects, and the counters."""
+        super().__init__(address)
         self._scrape = scrape
         self._counters = counters
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
         self._collecting: asyncio.Task[exposition.ScrapedFacts] | None = None
 
-    async def start(self) -> GpuhookError | None:
-        """Start serving, and return the fault if that fails.
-
-        GH1890: the port is in use, or the machine has no such address. GH1891: not an address.
-        """
-        if not self._address:
-            return None
-        host_and_port = parse_address(self._address)
-        if host_and_port is None:
-            return fault("GH1891", address=self._address)
-        host, port = host_and_port
-        try:
-            self._server = await asyncio.start_server(
-                self._on_connection, host or None, port, limit=_MAX_HEAD
-            )
-        except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            return fault("GH1890", address=self._address, reason=reason)
-        return None
-
-    @property
-    def port(self) -> int | None:
-        """The port in use, None without one."""
-        sockets = self._server.sockets if self._server else ()
-        return int(sockets[0].getsockname()[1]) if sockets else None
-
     async def stop(self) -> None:
-        if self._server is None:
-            return
-        server, self._server = self._server, None
-        server.close()
-        tasks = [*self._connections, *([self._collecting] if self._collecting else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await super().stop()
+        if self._collecting is not None:
+            self._collecting.cancel()
+            await asyncio.gather(self._collecting, return_exceptions=True)
 
-    def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # drain() then waits until the kernel has all data, so that close() loses none.
-        writer.transport.set_write_buffer_limits(0)
-        try:
-            is_head = False
-            try:
-                if len(self._connections) > _MAX_CONNECTIONS:
-                    answer = _Answer(503, b"too many connections\n")
-                else:
-                    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _TIMEOUT)
-                    is_head = head.startswith(b"HEAD ")
-                    answer = await self._answer(head)
-            except asyncio.LimitOverrunError:
-                answer = _Answer(431, b"the head of the request is too large\n")
-            writer.write(_response(answer, with_body=not is_head))
-            await asyncio.wait_for(writer.drain(), _TIMEOUT)
-        except (asyncio.IncompleteReadError, asyncio.TimeoutError, OSError):
-            writer.transport.abort()  # the client has gone, or is too slow
-        except asyncio.CancelledError:
-            writer.transport.abort()
-            raise
-        else:
-            writer.close()
-
-    async def _answer(self, head: bytes) -> _Answer:
-        request, _, headers = head.decode("latin-1").partition("\r\n")
-        words = request.split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return _Answer(400, b"not a request of HTTP/1\n")
-        method, target, _ = words
-        if method not in ("GET", "HEAD"):
-            return _Answer(405, b"only GET and HEAD\n")
-        if target.partition("?")[0] != PATH:
-            return _Answer(404, b"the metrics are at /metrics\n")
-        try:
-            facts = await asyncio.shield(self._collect())
-            text = partial(
-                exposition.text, facts, self._counters.snapshot(), _header(headers, "accept")
-            )
-            body, content_type = await daemon_thread.begin(text, "gpuhook-metrics")
-        except Exception as error:  # a bug must not end the endpoint
-            logger().error("metrics failed", exc_info=error)
-            return _Answer(500, b"cannot collect the metrics; see the log\n")
-        return _Answer(200, body, content_type)
+    async def metrics(self, accept: str) -> tuple[bytes, str]:
+        """Return the metrics in the format that the client prefers."""
+        facts = await asyncio.shield(self._collect())
+        text = partial(exposition.text, facts, self._counters.snapshot(), accept)
+        return await daemon_thread.begin(text, "gpuhook-metrics")
 
     def _collect(self) -> asyncio.Task[exposition.ScrapedFacts]:
         """Return the task that collects the facts, one for all simultaneous requests."""
         if self._collecting is None or self._collecting.done():
             self._collecting = asyncio.get_running_loop().create_task(self._scrape.pull())
         return self._collecting
-
-
-def parse_address(address: str) -> tuple[str, int] | None:
-    """Return (host, port) of "127.0.0.1:9395", "[::1]:9395" or ":9395", else None.
-
-    An empty host is every address of the machine.
-    """
-    host, colon, port = address.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        return None
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        return None
-    return host, int(port)
-
-
-def _header(headers: str, name: str) -> str:
-    for line in headers.split("\r\n"):
-        key, _, value = line.partition(":")
-        if key.strip().lower() == name:
-            return value.strip()
-    return ""
-
-
-def _response(answer: _Answer, *, with_body: bool) -> bytes:
-    head = (
-        f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\n"
-        f"Content-Type: {answer.content_type}\r\n"
-        f"Content-Length: {len(answer.body)}\r\n"
-        "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode("latin-1") + (answer.body if with_body else b"")

@@ -20,15 +20,17 @@ from structlog.testing import capture_logs
 from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.config.gpuhook_section import Metrics as Settings
 from gpuhook.device_plugin.kubelet.observer import Observer
-from gpuhook.device_plugin.metrics import exposition, metrics_endpoint
+from gpuhook.device_plugin.metrics import exposition
 from gpuhook.device_plugin.metrics.counters import Counters
-from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsEndpoint, parse_address
+from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsEndpoint
 from gpuhook.device_plugin.metrics.metrics_service import MetricsService
 from gpuhook.device_plugin.metrics.scrape import Offered, Scrape, VendorReader
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
 from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
+from gpuhook.host import http_endpoint
+from gpuhook.host.http_endpoint import parse_address
 from gpuhook.host.logs import logger
 from gpuhook.vendors.nvidia.inventory.inventory import Driver as NoDriver
 from gpuhook.vendors.nvidia.inventory.inventory import Node
@@ -490,7 +492,7 @@ def test_client_that_does_not_read_is_disconnected(
     node_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connection and the answer would remain in memory."""
-    monkeypatch.setattr(metrics_endpoint, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(http_endpoint, "_TIMEOUT", 0.2)
     size = 64 << 20  # more than the socket buffers of both ends
     monkeypatch.setattr(exposition, "text", lambda *_: (b"x" * size, "text/plain"))
 
