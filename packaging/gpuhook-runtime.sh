@@ -27,5 +27,5 @@ error >&2
 for word do case $before in --log) log=$word ;; *) case $word in --log=*) log=${word#*=} ;; esac ;; esac; before=$word; done
 case $bundle in *[\"\\]*) bundle=... ;; esac
 # Engines read JSON there, as engine_log.py says. Status 4: Python has written a reason.
-[ -z "$log" ] || [ $status = 4 ] || echo "{\"level\":\"error\",\"msg\":\"$(error)\"}" >>"$log"
+[ -z "$log" ] || [ "$status" = 4 ] || echo "{\"level\":\"error\",\"msg\":\"$(error)\"}" >>"$log"
 exit 1

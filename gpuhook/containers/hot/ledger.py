@@ -11,7 +11,7 @@ entries of such containers: a reader can be in a pod that has the ledger mounted
 
 `expected` is a time of the clock CLOCK_MONOTONIC, in seconds: NRI's plugin enters a container that
 no process creates yet. The entry applies until then, or to the process that is entered later. The
-clock starts with the machine: a time that is more than CREATION away is of another boot.
+clock starts with the machine: a time that is more than CREATION away belongs to another boot.
 
 `identities` has by path which device a node is of, if the vendor's nodes can change devices.
 
