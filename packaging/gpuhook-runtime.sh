@@ -15,7 +15,7 @@ done
 [ -z "$edit" ] && [ -x "$low" ] && start "$low" "$@"
 found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.excepthook = lambda t, e, b: print(str(e).translate({**dict.fromkeys(range(32), 32), 34: 39, 92: 47})); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.entry.runtime"); from gpuhook.entry.runtime import main; main()' "$0" "$@")
 status=$?
-case $status in 0) start "$found" "$@" ;; 1) ;; 3) exit 1 ;; *) found= ;; esac
+case $status:$found in 0:/*) start "$found" "$@" ;; 0:*) status='0, no answer' found= ;; 1:*) ;; 3:*) exit 1 ;; *) found= ;; esac
 # Python failed. If an upgrade has removed @LIB@, another launcher has replaced this one.
 PATH=$PATH:/usr/bin:/bin grep -qsF '"@LIB@"' "$0"; [ $? = 1 ] && exec "$0" "$@"
 # A container that names no GPU must start all the same; 1 and 2: no match, no file.
@@ -27,5 +27,5 @@ error >&2
 for word do case $before in --log) log=$word ;; *) case $word in --log=*) log=${word#*=} ;; esac ;; esac; before=$word; done
 case $bundle in *[\"\\]*) bundle=... ;; esac
 # Engines read JSON there, as engine_log.py says. Status 4: Python has written a reason.
-[ -z "$log" ] || [ $status = 4 ] || echo "{\"level\":\"error\",\"msg\":\"$(error)\"}" >>"$log"
+[ -z "$log" ] || [ "$status" = 4 ] || echo "{\"level\":\"error\",\"msg\":\"$(error)\"}" >>"$log"
 exit 1

@@ -15,7 +15,7 @@ import click
 
 from gpuhook import __version__
 from gpuhook.cli.options import command_sections
-from gpuhook.errors import GpuhookError, UsageError
+from gpuhook.errors import GpuhookError, UsageError, fault
 from gpuhook.host import console
 from gpuhook.host.error_text import worded
 from gpuhook.host.hot.engine_log import unforeseen
@@ -96,6 +96,11 @@ class FaultGroup(command_sections.ShortHelp, click.Group):
             failure = Failure(console.standard_output_fault(error) or worded(error))
             failure.show()
             sys.exit(failure.exit_code)
+        except MemoryError:
+            pass
+        # Outside of the handler, the memory of the frames that failed is free.
+        Failure(fault("GH1492")).show()
+        sys.exit(Failure.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; any exception becomes a Failure."""
@@ -107,7 +112,7 @@ class FaultGroup(command_sections.ShortHelp, click.Group):
             raise _failure(ctx, console.standard_output_fault(error) or error) from error
         except GpuhookError as error:
             raise _failure(ctx, error) from error
-        except (click.exceptions.Exit, click.Abort, click.ClickException):
+        except (click.exceptions.Exit, click.Abort, click.ClickException, MemoryError):
             raise
         except Exception as error:  # a traceback only with --debug
             raise _failure(ctx, error) from error

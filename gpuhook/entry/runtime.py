@@ -22,7 +22,11 @@ from gpuhook.vendors.hot.prefilter import FURTHER, MARKS, has_unusual_escapes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.entry.create import Create
     from gpuhook.entry.oci_command import Command
+    from gpuhook.entry.plan_context import PlanContext
 
 REFUSED = 3
 UNDECIDED = 4
@@ -68,17 +72,13 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
         raise fault("GH1300", path=path) from error
     marks = own_marks(chosen)
     if may_ask(raw, marks):
-        bundle.load("gpuhook.entry.create")
-        from gpuhook.entry.create import Create
-        from gpuhook.entry.plan_context import context_of
-
         others = any(word.encode() in raw for word in FURTHER) or has_unusual_escapes(raw)
-        context = context_of(
-            chosen, log, compiler.compile_spec, compiler.refresh, has_others=others
-        )
-        create = Create(command, context, launcher, trouble)
         try:
-            create.edit(path, raw, low_level)
+            create_of, context_of = _code_of_create()
+            context = context_of(
+                chosen, log, compiler.compile_spec, compiler.refresh, has_others=others
+            )
+            create_of(command, context, launcher, trouble).edit(path, raw, low_level)
         except (GpuhookError, OSError):
             raise
         except Exception as error:
@@ -86,6 +86,20 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
                 raise unforeseen(error) from error  # the launcher does not know these
             raise
     return low_level
+
+
+def _code_of_create() -> tuple[type[Create], Callable[..., PlanContext]]:
+    """Return the code for a container that may request a GPU; ImportError if it cannot be read.
+
+    An OSError would refuse a container that requests none.
+    """
+    try:
+        bundle.load("gpuhook.entry.create")
+        from gpuhook.entry.create import Create
+        from gpuhook.entry.plan_context import context_of
+    except OSError as error:
+        raise ImportError(str(error)) from error
+    return Create, context_of
 
 
 def own_marks(chosen: settings.Settings) -> list[bytes]:

@@ -350,6 +350,9 @@ the container was not started; correct that path and start it again
 GH1491 HostError
 internal error of gpuhook, {kind} at {place}: {reason}
 report it with this line; commands print a traceback with `gpuhook --debug`
+GH1492 HostError
+there is not enough memory
+free memory, or raise the memory limit of the program that starts gpuhook
 GH1500 UsageError
 {name}: neither a file nor a known profile
 set --inventory to a file written by gpuhook inventory -o yaml, or to one of the profiles {profiles}

@@ -196,15 +196,33 @@ class _Named(io.FileIO):
             raise
 
 
+class _Messages(io.FileIO):
+    """Standard error: what cannot be written is lost."""
+
+    def write(self, data: Any, /) -> int:
+        """Write as io.FileIO does; a full disk or a closed pipe stops no command."""
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
 def prepare_standard_streams() -> None:
     """Give standard output's name to its errors, so that standard_output_fault() knows them.
 
-    If standard output is closed (`>&-`), writes fail from now on; if standard error is, what is
-    written to it is lost. No file that is opened later gets the number of either.
+    If standard output is closed (`>&-`), writes fail from now on; if standard error is closed, or
+    cannot be written, what is written to it is lost. No file that is opened later gets the number
+    of either.
     """
     if sys.stderr is None:
         _point(_ERROR_NUMBER, os.O_WRONLY)
-        sys.stderr = open(_ERROR_NUMBER, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = io.TextIOWrapper(
+            _Messages(_ERROR_NUMBER, "wb", closefd=False),
+            encoding=sys.stderr.encoding if sys.stderr else "utf-8",
+            errors="backslashreplace",
+            line_buffering=True,
+        )
     old = sys.stdout
     if old is not sys.__stdout__:
         return

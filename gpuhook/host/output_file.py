@@ -64,8 +64,7 @@ def _require_file(place: int, name: str, path: str) -> None:
 
 def _write(place: int, name: str, content: bytes, mode: int) -> None:
     temporary = files.temporary_name(name)
-    with suppress(FileNotFoundError):
-        os.unlink(temporary, dir_fd=place)  # left by a killed process that had our pid
+    files.remove_stale(f"/proc/self/fd/{place}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     fd = os.open(temporary, flags, 0o600, dir_fd=place)
     try:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from gpuhook.nri.spec_source import NodeSettings, NodeSpecs
 
 ROUTE = "nri"
-_EXPECTED = 30.0  # seconds in which a runtime starts a container that it has created
 _POD_NAMES = ("io.kubernetes.pod.name", "io.kubernetes.pod.namespace")
 _CONTAINER_NAME = "io.kubernetes.container.name"
 
@@ -217,7 +216,7 @@ def _enter(create: Create, spec: dict[str, Any], edited: Edited) -> None:
     """
     if not (edited.route or create.log.warnings) or not ledger.is_id(create.command.identity):
         return
-    process = {"expected": time.time() + _EXPECTED}
+    process = {"expected": time.monotonic() + ledger.CREATION}
     entry = create.ledger_entry(spec, edited, "", process, ROUTE)
     trouble = ledger.enter(create.command.root, create.command.identity, entry)
     if trouble is not None and create.is_exclusive:

@@ -143,10 +143,12 @@ class _Glibc:
         front = list(dict.fromkeys([*self._preferred, *links, *image, *spelled]))
         dirs = [*_directories(self._preferred), *([_FRONT] if links else []), *self._own]
         main = self._root.read(MAIN, ld_so_conf.MAX_BYTES) or b""
-        # Without the drop-ins a later ldconfig in the container would drop the driver again.
+        # Without the drop-ins a later ldconfig in the container would drop the driver again. The
+        # first one records the driver's entries: without it, those that a killed create has left in
+        # the cache would count as the image's.
         texts = [
-            (CACHE, self._merged(held, front, behind)),
             (FIRST, ld_so_conf.first(dirs, last, driver, [*image, *behind])),
+            (CACHE, self._merged(held, front, behind)),
             (MAIN, ld_so_conf.main(main, with_last=bool(last))),
         ]
         if last or ld_so_conf.has_last(self._text):

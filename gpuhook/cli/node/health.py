@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timezone
 
 import click
@@ -118,4 +119,5 @@ def _instance(mark: HealthMark) -> str | None:
 
 
 def _is_clearing(mark: HealthMark, requests: dict[str, float]) -> bool:
-    return any(mark.since <= since for name, since in requests.items() if name in (mark.gpu, ALL))
+    times = [when for name, when in requests.items() if name in (mark.gpu, ALL)]
+    return any(mark.is_before(when, time.time()) for when in times)

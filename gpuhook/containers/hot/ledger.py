@@ -11,8 +11,9 @@ unique per state root only.
 A container has exited if its state root exists and does not contain it. Only writers remove the
 entries of such containers: a reader can be in a pod that has the ledger mounted and no state root.
 
-`expected` is a time, in seconds since 1970: NRI's plugin enters a container that no process creates
-yet. The entry applies until then, or to the process that is entered later.
+`expected` is a time of the clock CLOCK_MONOTONIC, in seconds: NRI's plugin enters a container that
+no process creates yet. The entry applies until then, or to the process that is entered later. The
+clock starts with the machine: a time that is more than CREATION away belongs to another boot.
 
 `identities` has by path which device a node is of, if the vendor's nodes can change devices.
 
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SCHEMA = "gpuhook/ledger/v1"
+CREATION = 30.0  # seconds in which a runtime starts a container that it has created
 _SWEEP_ABOVE, _SWEEP_EACH = 512, 64  # entries
 _MAX_BYTES = 1 << 20  # of an entry: a larger one is not read
 _LIVE = ("init", "live", "whole", "withdrawn")
@@ -239,7 +241,7 @@ def is_alive(entry: dict[str, Any]) -> bool | None:
     if isinstance(pid, int) and started is not None and procfs.start_time(pid) == started:
         return True
     expected = entry.get("expected")
-    if isinstance(expected, (int, float)) and time.time() < expected:
+    if isinstance(expected, (int, float)) and 0 < expected - time.monotonic() <= CREATION:
         return True
     root = entry["root"]
     if not root:

@@ -9,6 +9,7 @@ by evidence: a reboot, a reload of the driver, a replugged GPU, a driver that re
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from gpuhook.device_plugin.health import device_trouble
 from gpuhook.device_plugin.health.device_trouble import SILENT, DeviceTrouble
@@ -205,10 +206,14 @@ class GpuHealth:
         )
         return self._remove(lambda mark: mark.ended_by(evidence))
 
-    def clear(self, gpu: str, requested: float) -> tuple[EndedMark, ...]:
+    def clear(self, gpu: str, requested: float, now: float = inf) -> tuple[EndedMark, ...]:
         """Remove the marks of a GPU (or ALL) made up to the time of the operator's request."""
-        words = "cleared by the operator"
-        gone = self._remove(lambda m: words if gpu in (m.gpu, ALL) and m.since <= requested else "")
+
+        def ended(mark: HealthMark) -> str:
+            is_named = gpu in (mark.gpu, ALL)
+            return "cleared by the operator" if is_named and mark.is_before(requested, now) else ""
+
+        gone = self._remove(ended)
         for one in gone:
             if one.mark.source == "absent":  # removed from the node for good
                 self._indexes.pop(one.mark.gpu, None)

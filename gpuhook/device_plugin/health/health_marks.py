@@ -90,6 +90,13 @@ class HealthMark:
             return False
         return compute_instance is None or instance[1] == compute_instance
 
+    def is_before(self, requested: float, now: float) -> bool:
+        """Return whether the mark is older than a request to clear it.
+
+        A mark of the future is older, too: the clock has been set back since.
+        """
+        return self.since <= requested or self.since > now
+
     def ended_by(self, now: Evidence) -> str:
         """Return the evidence that the GPU was restarted since, "" without any."""
         pairs = (

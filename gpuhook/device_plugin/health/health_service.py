@@ -126,7 +126,7 @@ class HealthService:
         """Handle the requests of operators, and query the driver about marked GPUs."""
         requests = health_marks.clear_requests(self._service) if self._is_this_machine else {}
         for gpu, when in requests.items():
-            self._report_ended(self._health.clear(gpu, when))
+            self._report_ended(self._health.clear(gpu, when, time.time()))
             self._clear_others(gpu)
             try:
                 health_marks.remove_request(gpu, self._service)

@@ -16,7 +16,7 @@ from gpuhook.engines.configure.host_files import Kept
 from gpuhook.engines.configure.transaction import unwritable
 from gpuhook.errors import fault
 from gpuhook.host import documents
-from gpuhook.host.hot import file_lock
+from gpuhook.host.hot import file_lock, files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,12 +139,18 @@ class RecordStore:
         for name in self._host.names(self.place):
             self._host.remove(f"{self.place}/{name}")
 
+    def is_remainder(self) -> bool:
+        """Return whether a killed run left backups or directories, and no record."""
+        above = os.path.dirname(self.place)
+        empty = [path for path in (above, os.path.dirname(above)) if not self._host.names(path)]
+        return any(self._host.status(path) is not None for path in (self.place, *empty))
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the engine against other runs. Raises GH2008 if it remains locked.
 
-        Creates the directory, and removes it if it is empty at the end. Raises GH2001 if it cannot
-        be created.
+        Creates the directory, and removes it at the end if it has no record. Raises GH2001 if it
+        cannot be created.
         """
         try:
             fd = self._locked()
@@ -174,8 +180,12 @@ class RecordStore:
             os.close(fd)
 
     def _clear(self) -> None:
-        """Remove the empty directories: of this record, of all records, of gpuhook."""
+        """Remove what killed runs left, and the empty directories: of records, of gpuhook."""
         path = self.place
+        with self._host.directory(path) as opened:
+            files.remove_stale(f"/proc/self/fd/{opened}")
+        if self._host.status(f"{path}/{NAME}") is None:
+            self.forget()
         for _ in range(3):
             if not self._host.remove_directory(path):
                 return

@@ -125,8 +125,7 @@ class Host:
         A new file without `kept` belongs to this user and has the mode `mode`.
         """
         with self._named(path), self._leaf(path) as (place, name):
-            # The "~": an engine that reads *.toml must not read the file that a killed run leaves.
-            temporary = files.temporary_name(name)[:240] + "~"
+            temporary = files.temporary_name(name)
             files.remove_stale(place)
             old = _opened_file(place, name)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -122,7 +122,9 @@ def as_fault(error: Exception, place: str) -> GpuhookError:
 
 
 def unforeseen(error: Exception) -> GpuhookError:
-    """Return GH1491 for an unexpected exception, with the line that raised it."""
+    """Return GH1491 for an unexpected exception, with its line; GH1492 for a lack of memory."""
+    if isinstance(error, MemoryError):
+        return fault("GH1492")
     place, trace = "gpuhook", error.__traceback__
     while trace is not None:
         place, trace = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}", trace.tb_next

@@ -31,6 +31,9 @@ def read(path: str, limit: int = 64 << 20) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         return read_descriptor(fd, path, limit)
+    except OSError as error:
+        error.filename = path  # read(2) and fstat(2) know no path
+        raise
     finally:
         os.close(fd)
 
@@ -168,8 +171,12 @@ def is_temporary(name: str) -> bool:
 
 
 def temporary_name(name: str) -> str:
-    """Return the name of the temporary file that is renamed to `name`."""
-    return f"{_TEMPORARY}{_pid()}-{name}"[:250]
+    """Return the name of the temporary file that is renamed to `name`.
+
+    It has another suffix: programs that read each *.json, *.yaml, *.toml or *.conf of a directory,
+    also hidden ones (the CDI libraries), never read the file of a killed run.
+    """
+    return f"{_TEMPORARY}{_pid()}-{name}"[:249] + "~"
 
 
 def _pid() -> str:

@@ -66,11 +66,17 @@ def test_entry_lasts_as_long_as_the_state_of_the_runtime(root: str, entries: Pat
 def test_expected_container(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry without a process applies until its time, and then to the state of a runtime."""
     for identity in ("here", "gone"):
-        ledger.record(root, identity, {"expected": time.time() + 30})
-    ledger.record("", "unknown", {"expected": time.time() + 30})
+        ledger.record(root, identity, {"expected": time.monotonic() + 30})
+    ledger.record("", "unknown", {"expected": time.monotonic() + 30})
     assert sorted(living()) == ["gone", "here", "unknown"]
-    later = time.time() + 31
-    monkeypatch.setattr(time, "time", lambda: later)
+    for jump in (10 * YEAR, -YEAR):
+        monkeypatch.setattr(time, "time", lambda jump=jump: 1_700_000_000 + jump)
+        assert sorted(living()) == ["gone", "here", "unknown"]
+    later = time.monotonic() + 31
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert living() == ["here"]
+    # A time of another boot, or of the clock of earlier versions.
+    ledger.record(root, "gone", {"expected": later + 3600})
     assert living() == ["here"]
     ledger.record(root, "gone", {"expected": "soon"})
     assert living() == ["here"]
@@ -422,6 +428,7 @@ def test_locks_are_not_entries(root: str, sleeper: tuple[int, int], entries: Pat
     assert len(os.listdir(entries)) == 1
 
 
+YEAR = 365 * 86400
 CONTAINERD = {
     "io.kubernetes.cri.container-name": "main",
     "io.kubernetes.cri.container-type": "container",

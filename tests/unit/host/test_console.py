@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pty
 import subprocess
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 
 from gpuhook.cli import kubectl_plugin, main
 from gpuhook.host import console
+from gpuhook.host.hot import engine_log
 
 WAITING = """
 import threading
@@ -164,3 +166,16 @@ def test_long_work_of_every_command(
     arguments = words.removeprefix("kubectl ").replace("HOST", str(tmp_path / "host")).split()
     CliRunner().invoke(program, arguments, prog_name="gpuhook")
     assert named
+
+
+def test_lack_of_memory_has_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no internal error, and nothing is made of it while the frames hold the memory."""
+
+    def fail(_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    done = CliRunner().invoke(main, ["ps"])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error GH1492: there is not enough memory\nhint: ")
+    assert engine_log.unforeseen(MemoryError()).code == "GH1492"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
@@ -126,3 +127,26 @@ def test_only_regular_files_are_read(kind: str, tmp_path: Path) -> None:
     with pytest.raises(GpuhookError) as caught:
         files.read(str(path))
     assert caught.value.code == "GH1310"
+
+
+@pytest.mark.parametrize("name", ["nvidia.yaml", "daemon.json", "x" * 250 + ".conf"])
+def test_temporary_names_match_no_pattern_of_a_directory(name: str) -> None:
+    """Programs that read *.yaml of a directory do not read what a killed run left."""
+    made = files.temporary_name(name)
+    assert files.is_temporary(made)
+    assert len(made) <= 250
+    assert not made.endswith((".yaml", ".json", ".conf"))
+
+
+def test_error_of_a_read_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """read(2) knows no path."""
+    path = tmp_path / "file"
+    path.write_text("x")
+
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "read", fail)
+    with pytest.raises(OSError, match="Input/output error") as error:
+        files.read(str(path))
+    assert error.value.filename == str(path)

@@ -145,3 +145,10 @@ def test_names_of_standard_output_are_not_replaced(tmp_path: Path) -> None:
 def _dangling(place: Path) -> Path:
     (place / "stale").symlink_to("/proc/self/fd/12345")
     return place / "stale"
+
+
+def test_file_of_a_killed_run_is_removed(tmp_path: Path) -> None:
+    """The next run has another PID."""
+    (tmp_path / ".gpuhook-999999999-out~").write_text("half")
+    output_file.write(str(tmp_path / "out"), b"new", 0o644)
+    assert os.listdir(tmp_path) == ["out"]

@@ -258,6 +258,14 @@ def test_clear_removes_marks_older_than_the_request() -> None:
     assert len(health.clear(ALL, 13.0)) == 1
 
 
+def test_clear_removes_marks_of_the_future() -> None:
+    """The clock was set back by a year after the mark: the request is not lost."""
+    health = gpu_health()
+    health.add_xid(xid(79), None, 1e9)
+    assert health.clear("GPU-0", 1e9 - 50, now=1e9 + 1) == ()
+    assert len(health.clear("GPU-0", 1e9 - 3e7, now=1e9 - 3e7 + 5)) == 1
+
+
 def test_unlisted_gpu_is_unhealthy_until_it_is_listed() -> None:
     """`clear` makes the plugin forget the GPU."""
     health = gpu_health()

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files below some directories, compared before and after a writer was killed or failed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpuhook.host.hot import files
+
+Tree = dict[str, str]
+
+
+def read_tree(places: Iterable[Path]) -> Tree:
+    """Return for each path its type and content: of a file, a link or a node."""
+    found: Tree = {}
+    for place in places:
+        for directory, names, others in os.walk(place):
+            for name in (*names, *others):
+                path = os.path.join(directory, name)
+                found[path] = _content(path)
+    return found
+
+
+def _content(path: str) -> str:
+    status = os.lstat(path)
+    if stat.S_ISREG(status.st_mode):
+        return f"file {stat.S_IMODE(status.st_mode):o} {Path(path).read_bytes()!r}"
+    if stat.S_ISLNK(status.st_mode):
+        return f"link {os.readlink(path)}"
+    return f"{stat.S_IFMT(status.st_mode):o} {status.st_rdev}"
+
+
+def leftovers(tree: Tree) -> list[str]:
+    """Return the temporary files in a tree."""
+    marks = ("~", ".tmp", ".new", ".gone")
+    return [
+        path for path in tree if files.is_temporary(os.path.basename(path)) or path.endswith(marks)
+    ]
+
+
+def globbed_leftovers(tree: Tree) -> list[str]:
+    """Return the temporary files that a program reads which reads all files of a directory."""
+    read = (".yaml", ".json", ".toml", ".conf", ".service", ".rules")
+    return [path for path in leftovers(tree) if path.endswith(read)]
+
+
+def torn(tree: Tree, old: Tree, new: Tree, varying: set[str]) -> list[str]:
+    """Return the files of `tree` that are neither the old ones nor the new ones.
+
+    `varying` are files whose content differs from run to run: of those a half one is not found.
+    """
+    wrong = []
+    for path in {*old, *new, *tree} - set(leftovers(tree)):
+        allowed = {old.get(path), new.get(path)}
+        content = tree.get(path)
+        if content in allowed or path in varying:
+            continue
+        wrong.append(f"{path}: {content!r:.200} instead of one of {str(allowed)[:400]}")
+    return wrong
