@@ -200,7 +200,7 @@ static int needs_no_python(char **words, const char *low, int is_recorded, const
 	char path[PATH_MAX];
 	size_t size;
 
-	if (!bundle || has_own_settings() || !(is_recorded ? is_first(low, script) : low[0] == '/'))
+	if (!bundle || has_own_settings() || (is_recorded && !is_first(low, script)))
 		return 0;
 	if (snprintf(path, sizeof path, "%s/config.json", bundle) >= (int)sizeof path)
 		return 0;
@@ -220,7 +220,9 @@ static int is_direct(char **words, const char *low, int is_recorded, const struc
 			return 0;
 		is_edited |= IS(*word, "create") || IS(*word, "run");
 	}
-	return is_program(low, script) && (!is_edited || needs_no_python(words, low, is_recorded, script));
+	// The shell and Python search a name in PATH, not in the working directory.
+	return low[0] == '/' && is_program(low, script) &&
+	       (!is_edited || needs_no_python(words, low, is_recorded, script));
 }
 
 int main(int argc, char **argv)
