@@ -137,9 +137,11 @@ static int has_mark(const char *text, size_t size)
 }
 
 // Whether the settings may have words of requests or runtimes: one of their keys, unless its line is a comment, in characters of
-// which YAML takes none for the end of a line.
+// which YAML takes none for the end of a line. A backslash may be part of an escaped key.
 static int has_key(const char *text)
 {
+	if (strchr(text, '\\'))
+		return 1;
 	for (int n = 0; keys[n]; n++) {
 		for (const char *at = text; (at = strstr(at, keys[n])); at++) {
 			const char *line = at;

@@ -47,6 +47,7 @@ SETTINGS = st.sampled_from(
         ),
         *("cdi:\n  annotationPrefixes: [own.io/]\n", "request: {swarmResources: [OWN_GPU]}"),
         *('{"cdi": {"annotationPrefixes": []}}', "runtime: {lowLevelRuntimes: [crun]}"),
+        'request: {"swarm\\x52esources": [OWN_GPU]}',
         *('{"limits": {"hints": ["#"]}, "request": {"swarmResources": ["OWN_GPU"]}}',),
     ]
 )
@@ -147,6 +148,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> LaunchedNode:
 
 
 PLAIN = {"process": {"env": ["PATH=/bin", "a && b <c>"]}}
+OWN = {"process": {"env": ["OWN_GPU=0"]}}
 ENGINES = ["--root", "/r", "--log", "/l", "--log-format", "json", "--systemd-cgroup"]
 
 
@@ -164,6 +166,7 @@ ENGINES = ["--root", "/r", "--log", "/l", "--log-format", "json", "--systemd-cgr
 @example(PLAIN, False, None, {}, "bin/runc", "none", [], ["-fother.json", "id"])
 @example(PLAIN, False, None, {}, "bin/runc", "none", [], ["id", "--b", "other"])
 @example(PLAIN, False, None, {}, "bin/runc", "none", ["run", "id", "id"], ["id"])
+@example(OWN, False, 'request: {"swarm\\x52esources": [OWN_GPU]}', {}, "bin/runc", "none", [], [])
 def test_start_without_python_is_pythons_decision(
     node: LaunchedNode, spec: dict[str, Any], is_ascii: bool, text: str | None,
     more: dict[str, str], record: str, place: str, before: list[str], after: list[str],
