@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
+from contextlib import suppress
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LAUNCH = os.path.join(HERE, "gpuhook-launch.c")
@@ -25,10 +26,16 @@ def build(source: str, program: str, machine: str = "") -> None:
 
 
 def has_built(source: str, program: str) -> bool:
-    """Return whether this machine could build `program`, and can run it without arguments."""
+    """Return whether this machine could build `program`, and can run it without arguments.
+
+    Otherwise there is no such file.
+    """
     try:
         build(source, program)
-        subprocess.run([program], check=False, capture_output=True)
+        is_usable = subprocess.run([program], check=False, capture_output=True).returncode >= 0
     except (OSError, subprocess.CalledProcessError):
-        return False
-    return True
+        is_usable = False
+    if not is_usable:
+        with suppress(OSError):
+            os.unlink(program)
+    return is_usable
