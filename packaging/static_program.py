@@ -13,8 +13,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LAUNCH = os.path.join(HERE, "gpuhook-launch.c")
 
 
-def build(source: str, program: str, machine: str = "") -> None:
-    """Build `program` for a machine, by default this one.
+def build(source: str, program: str, machine: str = "", *, is_quiet: bool = False) -> None:
+    """Build `program` for a machine, by default this one; `is_quiet` hides the compiler's output.
 
     Raises OSError without a compiler, and CalledProcessError, such as without its C library.
     """
@@ -22,7 +22,7 @@ def build(source: str, program: str, machine: str = "") -> None:
     if machine in ("", platform.machine()):
         compiler = shutil.which("musl-gcc") or "gcc"  # a program with musl starts faster
     command = [compiler, "-static", "-Os", "-s", "-Wall", "-Wextra", "-Werror", "-o", program]
-    subprocess.run([*command, source], check=True, capture_output=True)
+    subprocess.run([*command, source], check=True, capture_output=is_quiet)
 
 
 def has_built(source: str, program: str) -> bool:
@@ -31,7 +31,7 @@ def has_built(source: str, program: str) -> bool:
     Otherwise there is no such file.
     """
     try:
-        build(source, program)
+        build(source, program, is_quiet=True)
         is_usable = subprocess.run([program], check=False, capture_output=True).returncode >= 0
     except (OSError, subprocess.CalledProcessError):
         is_usable = False

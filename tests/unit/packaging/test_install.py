@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import static_program
 from install import CLI_MODULES, PLUGIN_MODULES, build_launch
 
 INSTALL = Path(__file__).parents[3] / "packaging/install.py"
@@ -166,6 +167,19 @@ def test_launch_program_is_built_if_it_can_be(
         (tmp_path / "gcc").chmod(0o755)
         assert build_launch(str(place)) == "", text
         assert os.listdir(place / "libexec") == kept, text
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_compiler_says_why_a_program_cannot_be_built(
+    is_quiet: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The build of a release shows the compiler's errors, an installation without it does not."""
+    (tmp_path / "a.c").write_text("int main(void) { return wrong; }\n", "utf-8")
+    with pytest.raises((OSError, subprocess.CalledProcessError)) as caught:
+        static_program.build(f"{tmp_path}/a.c", f"{tmp_path}/a", is_quiet=is_quiet)
+    if shutil.which("gcc"):
+        assert ("wrong" in capfd.readouterr().err) is not is_quiet
+        assert isinstance(caught.value, subprocess.CalledProcessError)
 
 
 def test_files_for_engines(prefix: Path) -> None:
