@@ -230,23 +230,29 @@ WORD = BYTES.map(lambda data: data.replace(b"\0", b"")) | st.sampled_from(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
-    spec=BYTES, text=BYTES, record=BYTES | st.just(b"x" * 9000), words=st.lists(WORD, max_size=4),
-    path=WORD, low=WORD | st.just(b""), is_create=st.booleans(),
+    spec=BYTES, text=BYTES, record=st.none() | BYTES | st.just(b"x" * 9000),
+    words=st.lists(WORD, max_size=4), path=WORD, low=st.none() | st.just(b"") | WORD,
+    is_create=st.booleans(),
 )  # fmt: skip
 def test_no_input_makes_the_program_read_or_write_other_memory(
-    node: LaunchedNode, spec: bytes, text: bytes, record: bytes, words: list[bytes], path: bytes,
-    low: bytes, is_create: bool,
+    node: LaunchedNode, spec: bytes, text: bytes, record: bytes | None, words: list[bytes],
+    path: bytes, low: bytes | None, is_create: bool,
 ) -> None:  # fmt: skip
-    """A program with sanitizers ends with the status of what it starts, whatever it reads."""
-    program, script, prefix = node.path / "sanitized", node.path / "script", bytes(node.path)
+    """A program with sanitizers ends with the status of what it starts, whatever it reads.
+
+    A runtime of None is the one of the node.
+    """
+    program, script, runc = node.path / "sanitized", node.path / "script", node.path / "bin/runc"
     if not program.exists():
         options = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
         subprocess.run(["gcc", *options, "-o", program, static_program.LAUNCH], check=True)
         script.write_text("exit 0\n", "utf-8")
-    for name, data in (("config.json", spec), ("config.yaml", text), ("low-level-runtime", record)):
-        (node.path / name).write_bytes(data)
+    (node.path / "config.json").write_bytes(spec)
+    (node.path / "config.yaml").write_bytes(text)
+    (node.path / "low-level-runtime").write_bytes(bytes(runc) if record is None else record)
     env = {key.encode(): value.encode() for key, value in node.environment({}, "none").items()}
-    env |= {b"PATH": path + b":" + prefix + b"/bin", b"GPUHOOK_LOW_LEVEL_RUNTIME": low}
+    env[b"PATH"] = path + b":" + bytes(runc.parent)
+    env[b"GPUHOOK_LOW_LEVEL_RUNTIME"] = bytes(runc) if low is None else low
     words = [b"create", b"--bundle", b".", *words] if is_create else words
     done = subprocess.run(
         [program, script, *words], env=env, cwd=node.path, capture_output=True, check=False
