@@ -142,7 +142,8 @@ def test_directories_of_the_node_are_hidden() -> None:
             assert paths == [f"/driver-root/{one}" for one in expected]
             volumes = {one["name"] for one in spec["volumes"]}
             assert ("hidden" in volumes) is bool(expected)
-            assert ("nvidia-persistenced" in volumes) is ("run" in expected)
+            for one in ("nvidia-persistenced", "nvidia-fabricmanager", "udev"):
+                assert (one in volumes) is ("run" in expected)
 
 
 @pytest.mark.parametrize("hidden", [["/proc"], ["../etc"], "proc"])

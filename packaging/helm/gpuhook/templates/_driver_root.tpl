@@ -6,9 +6,13 @@
 {{- ternary (default list .Values.hiddenDirectories) list $isWhole | toJson -}}
 {{- end -}}
 
-{{- /* Directories of the nodes with sockets of the driver's daemons. */ -}}
-{{- define "gpuhook.daemons" -}}
-{{- ternary (list "nvidia-persistenced" "nvidia-fabricmanager") list (has "run" (include "gpuhook.hidden" . | fromJsonArray)) | toJson -}}
+{{- /*
+Directories below /run that CDI specs contain, as JSON: paths by the names of their volumes. They have
+the sockets of the driver's daemons, and udev's files, which GPUDirect Storage reads.
+*/ -}}
+{{- define "gpuhook.runDirectories" -}}
+{{- $all := dict "nvidia-persistenced" "nvidia-persistenced" "nvidia-fabricmanager" "nvidia-fabricmanager" "udev" "udev/data" -}}
+{{- ternary $all dict (has "run" (include "gpuhook.hidden" . | fromJsonArray)) | toJson -}}
 {{- end -}}
 
 {{- define "gpuhook.driverRootMounts" -}}
@@ -26,9 +30,9 @@
   mountPath: /driver-root/{{ $name }}
   subPath: {{ $name }}
 {{- end }}
-{{- range include "gpuhook.daemons" . | fromJsonArray }}
-- name: {{ . }}
-  mountPath: /driver-root/run/{{ . }}
+{{- range $name, $path := include "gpuhook.runDirectories" . | fromJson }}
+- name: {{ $name }}
+  mountPath: /driver-root/run/{{ $path }}
   readOnly: true
 {{- end }}
 {{- end -}}
@@ -43,13 +47,13 @@
   emptyDir:
     sizeLimit: 1Mi
 {{- end }}
-{{- range $i, $name := include "gpuhook.daemons" . | fromJsonArray }}
-{{- if eq $i 0 }}
-# Sockets of the driver's daemons, which CDI specs contain.
-{{- end }}
+{{- with include "gpuhook.runDirectories" . | fromJson }}
+# CDI specs contain the sockets of the driver's daemons, and udev's files for GPUDirect Storage.
+{{- range $name, $path := . }}
 - name: {{ $name }}
   hostPath:
-    path: /run/{{ $name }}
+    path: /run/{{ $path }}
     type: DirectoryOrCreate
+{{- end }}
 {{- end }}
 {{- end -}}
