@@ -80,13 +80,13 @@ except OSError as error:
 
 
 def test_plugin_cannot_write_into_the_node(short_path: Path) -> None:
-    """A read-only mount of the node's / leaves the mounts below it writable: /proc, /sys, /run.
+    """A read-only mount of the node's / leaves the mounts below it writable: /dev, /proc, /run.
 
     A process of root without a capability may write to those, and connect to the engine's socket.
     """
     node = make_node(short_path / "n", "t4")
     host = Path(node.host_root)
-    others = ("proc", "sys", "run", "var")
+    others = ("dev", "proc", "sys", "run", "var")
     for name in others:  # each is a mount, as on a node
         (host / name).mkdir(exist_ok=True)
         subprocess.run(["mount", "--bind", host / name, host / name], check=True)

@@ -145,9 +145,9 @@ def test_every_volume_is_mounted_at_its_own_path(
     volumes = {one["name"]: one for one in pod["volumes"]}
     assert mounts.keys() == volumes.keys()
     for name, volume in volumes.items():
-        if "hostPath" in volume and name not in {"driver-root", "own-gpus", *RUN}:
+        if "hostPath" in volume and name not in {"driver-root", "own-gpus", "dev", *RUN}:
             assert mounts[name]["mountPath"] == volume["hostPath"]["path"]
-    for name in RUN:
+    for name in ("dev", *RUN):
         assert mounts[name]["mountPath"] == "/driver-root" + volumes[name]["hostPath"]["path"]
 
 
@@ -165,6 +165,7 @@ def test_used_paths_are_mounted(container: dict[str, Any]) -> None:
     read = {
         os.path.dirname(chosen.pod_resources_socket),
         flags.plugin.container_driver_root,
+        f"{flags.plugin.container_driver_root}/dev",
         f"{chosen.drivers_directory}/gpu.nvidia.com",
         chosen.source.directory,
         *(f"{flags.plugin.container_driver_root}/run/{name}{below}" for name, below in RUN.items()),

@@ -15,6 +15,17 @@ the sockets of the driver's daemons, and udev's files, which GPUDirect Storage r
 {{- ternary $all dict (has "run" (include "gpuhook.hidden" . | fromJsonArray)) | toJson -}}
 {{- end -}}
 
+{{- /*
+"true" if a container with the security context `security` cannot create device nodes, and has the
+node's /dev below its /driver-root.
+*/ -}}
+{{- define "gpuhook.keepsDev" -}}
+{{- $capabilities := default dict .security.capabilities -}}
+{{- $mayCreate := or .security.privileged (not (has "ALL" (default list $capabilities.drop))) (has "MKNOD" (default list $capabilities.add)) -}}
+{{- if and (eq "/" (default "/" .Values.nvidiaDriverRoot)) (not $mayCreate) -}}true{{- end -}}
+{{- end -}}
+
+{{- /* `security` is the security context of the container, here and below. */ -}}
 {{- define "gpuhook.driverRootMounts" -}}
 - name: driver-root
   mountPath: /driver-root
@@ -29,6 +40,12 @@ the sockets of the driver's daemons, and udev's files, which GPUDirect Storage r
 - name: hidden
   mountPath: /driver-root/{{ $name }}
   subPath: {{ $name }}
+{{- end }}
+{{- if include "gpuhook.keepsDev" . }}
+# Read-only: a process of root could delete the node's device nodes. They can be opened nevertheless.
+- name: dev
+  mountPath: /driver-root/dev
+  readOnly: true
 {{- end }}
 {{- range $name, $path := include "gpuhook.runDirectories" . | fromJson }}
 - name: {{ $name }}
@@ -46,6 +63,12 @@ the sockets of the driver's daemons, and udev's files, which GPUDirect Storage r
 - name: hidden
   emptyDir:
     sizeLimit: 1Mi
+{{- end }}
+{{- if include "gpuhook.keepsDev" . }}
+- name: dev
+  hostPath:
+    path: /dev
+    type: Directory
 {{- end }}
 {{- with include "gpuhook.runDirectories" . | fromJson }}
 # CDI specs contain the sockets of the driver's daemons, and udev's files for GPUDirect Storage.
