@@ -16,6 +16,7 @@ from tests.contract.bundles import Bundle
 from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import Result, launcher, run_command
 from tests.contract.views import questions
+from tests.depth import cases
 
 CACHE = "/etc/ld.so.cache"
 NOTHING_RUNS = """#!/bin/sh
@@ -71,9 +72,9 @@ def hook_that_masks(node: Installation, place: Path, path: str) -> Path:
     return place
 
 
-@pytest.mark.parametrize("kept", [("sys_admin",), ()], ids=["sys_admin", "none"])
+@pytest.mark.parametrize("kept", cases([["sys_admin"], []], [["sys_admin"]]))
 def test_hook_masks_the_parameters_with_sys_admin(
-    apart: Installation, bundle_of: Callable[..., Bundle], tmp_path: Path, kept: tuple[str, ...]
+    apart: Installation, bundle_of: Callable[..., Bundle], tmp_path: Path, kept: list[str]
 ) -> None:
     """In the container's procfs, ModifyDeviceFiles is 0. Without SYS_ADMIN, the hook warns.
 
