@@ -170,8 +170,9 @@ def test_dev_is_read_only_unless_nodes_are_created(values: dict[str, Any], is_ke
         assert [m["readOnly"] for m in found] == [True] * is_kept
 
 
-@pytest.mark.parametrize("hidden", [["/proc"], ["../etc"], "proc"])
+@pytest.mark.parametrize("hidden", [["/proc"], ["../etc"], "proc", ["dev"], ["usr"]])
 def test_hidden_directories_are_names(hidden: object) -> None:
+    """The driver's files and the device nodes cannot be hidden."""
     assert "hiddenDirectories" in refused({"hiddenDirectories": hidden})
 
 
