@@ -103,7 +103,6 @@ def _repair_all(roots: tuple[str, ...], library: Library, output: str, *, is_dry
     output_error: OSError | None = None
     with console.progress("repairing"):
         for result in _all(roots, options.context(), library, is_dry=is_dry):
-            console.clear_progress()
             if "code" in result:
                 _print_failure(result)
                 failures.append(result)
@@ -111,6 +110,7 @@ def _repair_all(roots: tuple[str, ...], library: Library, output: str, *, is_dry
             reports.append(result)
             if output == "text" and output_error is None:
                 try:
+                    console.clear_progress()
                     options.show([result], "repair", output)
                 except OSError as error:  # `gpuhook repair --all | head`: repair the others too
                     output_error = error
@@ -126,6 +126,7 @@ def _repair_all(roots: tuple[str, ...], library: Library, output: str, *, is_dry
 
 def _print_failure(result: dict[str, Any]) -> None:
     hint = result.pop("hint")
+    console.clear_progress()
     click.echo("Error {code}: {container}: {message}".format(**result), err=True)
     click.echo(f"hint: {hint}", err=True)
 
