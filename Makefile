@@ -83,7 +83,8 @@ soak: packages $(READY) ## Run the long tests (hours) and write their figures to
 	GPUHOOK_TESTS=soak $(BIN)/pytest --numprocesses 2 --dist worksteal --timeout 7200 --figures -m "soak" $(PYTEST)
 
 fuzz: $(READY) ## Give each parser hostile inputs for some seconds; with INPUTS=1000000, as many as that
-	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/python -m pip install --quiet --group fuzz
+	@$(BIN)/python -c "import atheris" 2>/dev/null || \
+		$(BIN)/python -m pip install --quiet --only-binary atheris --group fuzz
 	$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS) --keep --figures,--seconds 3) $(FUZZ)
 
 test-engines: packages $(READY) ## Run the engines of three Debian releases; writes docs/support.md if all pass

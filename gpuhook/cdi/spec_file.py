@@ -43,6 +43,7 @@ _DATE = r"\d{4}-\d\d?-\d\d?([Tt ].*)?"
 _READ_AS_ANOTHER_TYPE = re.compile(f"{_FLAG}|{_NUMBER}|{_DATE}", re.ASCII)
 _SHORT_FRACTION = r"-?([1-9]\d{0,4}\.|0\.[1-9])(\d{0,5}[1-9])?(?<!\.)"
 _SAME = re.compile(rf"true|false|0|-?[1-9]\d{{0,17}}|{_SHORT_FRACTION}", re.ASCII)
+_OCTAL = re.compile("0o[0-7]{1,20}")
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _PLAIN_TAGS = frozenset(
     f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp", "value")
@@ -179,6 +180,8 @@ class _Reader:
     def _number(self, node: Any) -> Any:
         if not node.style and ":" in node.value:  # PyYAML reads 1:30 as 90
             raise self._fault(node, f"{node.value!r} is not a number")
+        if not node.style and _OCTAL.fullmatch(node.value):  # for PyYAML it is text
+            return int(node.value, 8)
         return bounded_yaml.value_of(self._loader.construct_object, node)
 
     def _text(self, node: Any) -> str:

@@ -52,21 +52,24 @@ def merged(
     remove: Iterable[tuple[bytes, bytes]] = (),
     *,
     flags: int,
+    was_merged: bool = False,
 ) -> bytes:
     """Return `Cache(data, flags).merged(add, remove)`."""
-    return Cache(data, flags).merged(add, remove)
+    return Cache(data, flags, was_merged=was_merged).merged(add, remove)
 
 
 class Cache:
     """A cache that is read and then merged with entries that have `flags`.
 
-    None is an image without a cache. Raises GH1600, GH1601.
+    None is an image without a cache; with `was_merged`, it may have entries of an earlier merge.
+    Raises GH1600, GH1601.
     """
 
-    __slots__ = ("_flags", "_names", "_table")
+    __slots__ = ("_flags", "_names", "_table", "_was_merged")
 
-    def __init__(self, data: bytes | None, flags: int) -> None:
+    def __init__(self, data: bytes | None, flags: int, *, was_merged: bool = False) -> None:
         self._flags = flags
+        self._was_merged = was_merged
         self._table = ld_cache_format.fresh() if data is None else ld_cache_format.read(data)
         self._names = _Names(self._table, signed=flags in _SIGNED_CHAR)
 
@@ -128,30 +131,40 @@ class Cache:
         from gpuhook.loader import ld_cache_entries  # seldom, at a restart with another driver
 
         packed = ld_cache_format.write(ld_cache_entries.packed(self._table, kept))
-        return Cache(packed, self._flags).merged(add, last=behind)
+        return Cache(packed, self._flags, was_merged=True).merged(add, last=behind)
 
     def _indices(
-        self, pairs: frozenset[tuple[bytes, bytes]]
+        self, pairs: frozenset[tuple[bytes, bytes]], *, is_sorted: bool = False
     ) -> dict[tuple[bytes, bytes], list[int]]:
         """Return the existing entries for each pair of a name and a path that has any.
 
-        An image may have 65,536 equal entries and as many names in its drop-in: each entry is read
-        once, not once for every pair.
+        With `is_sorted`, only those that a binary search finds, in less time. An image may have
+        65,536 equal entries and as many names in its drop-in: each entry is read once, not once for
+        every pair.
         """
         found: dict[tuple[bytes, bytes], list[int]] = {}
         _, starts, values, _, _ = self._table.fields
-        for index in self._names.ranges({name for name, _ in pairs}):
+        names = {name for name, _ in pairs}
+        for index in self._names.ranges(names) if is_sorted else range(self._names.count):
             # The name as well: libcmp equals lib01 and lib1.
             name = self._table.string(starts[index], MAX_NAME)
-            pair = name, self._table.string(values[index], MAX_PATH)
-            if pair in pairs:
-                found.setdefault(pair, []).append(index)
+            if name in names:
+                pair = name, self._table.string(values[index], MAX_PATH)
+                if pair in pairs:
+                    found.setdefault(pair, []).append(index)
         return found
 
     def _joined(self, add: list[tuple[bytes, bytes]], last: list[tuple[bytes, bytes]]) -> bytes:
         """Return the file with `add` before equal names, `last` after them, each entry once."""
         table = self._table
-        known = self._indices(frozenset(add).union(last))
+        pairs = frozenset(add).union(last)
+        known = self._indices(pairs, is_sorted=True)
+        if self._was_merged:
+            # An image's cache may not be sorted: what a search does not find stays where it is.
+            every = self._indices(pairs)
+            hidden = {pair for pair, same in every.items() if same != known.get(pair)}
+            add, last = ([pair for pair in some if pair not in hidden] for some in (add, last))
+            known = {pair: same for pair, same in known.items() if pair not in hidden}
         dropped = {index for same in known.values() for index in same}
         # Among equal names those of `add` come before those of `last`: the sort is stable.
         placed = [(*self._names.place(pair[0]), False, pair) for pair in add]

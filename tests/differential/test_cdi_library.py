@@ -148,7 +148,7 @@ def write(place: Path, files: list[SpecFile]) -> list[str]:
 # the missing devices as well, and YAML that readers disagree on.
 STRICTER = re.compile(
     "another document|read as another type|unknown field|cdiVersion is|/cdiVersion: missing"
-    "|at least one device|not a string|not an integer|YAML does not allow in a text"
+    "|at least one device|not a string|not an integer|YAML does not allow"
 )
 
 

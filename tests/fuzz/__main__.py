@@ -8,6 +8,7 @@ kept in findings, which the everyday tests run again.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from tests import figures
 from tests.fuzz import input_files
-from tests.fuzz.fuzz_target import FuzzTarget, targets
+from tests.fuzz.fuzz_target import SCRATCH, FuzzTarget, scratch_directory, targets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def fuzz(target: FuzzTarget, inputs: int, seconds: float) -> TargetResult:
     (place / "result.json").unlink(missing_ok=True)
     words = ["-m", "tests.fuzz.fuzz_worker", target.name, str(inputs), str(seconds), str(place)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"}
-    with (place / "log").open("wb") as log:
+    with (place / "log").open("wb") as log, scratch_directory() as environment[SCRATCH]:
         done = subprocess.run(
             [sys.executable, *words], stdout=log, stderr=log, env=environment, cwd=ROOT, check=False
         )
@@ -142,6 +143,11 @@ def main() -> int:
     ]
     if not wanted:
         parser.error(f"no such target; there are: {' '.join(targets())}")
+    if importlib.util.find_spec("atheris") is None:
+        parser.error(
+            "atheris is not installed: pip install --group fuzz. It is for CPython 3.11 to 3.13 on "
+            "x86-64; elsewhere, `make test-all` runs the targets without it"
+        )
     results = []
     with ThreadPoolExecutor(chosen.workers) as pool:
         for result in pool.map(lambda one: fuzz(one, chosen.inputs, chosen.seconds), wanted):

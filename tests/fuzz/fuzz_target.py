@@ -11,11 +11,13 @@ from __future__ import annotations
 import importlib
 import os
 import tempfile
+import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from gpuhook.errors import GpuhookError
+from tests.fuzz.large_inputs import SlowInputError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ AREAS = tuple(
     path.stem.removesuffix("_targets")
     for path in sorted((Path(__file__).parent / "targets").glob("*_targets.py"))
 )
+SCRATCH = "GPUHOOK_FUZZ_DIRECTORY"
+_NOTICEABLE = 0.2  # seconds of CPU time
 _FOUND: dict[str, FuzzTarget] = {}
 
 
@@ -60,6 +64,21 @@ class FuzzTarget:
             return error
         return None
 
+    def timed(self, data: bytes) -> tuple[Exception | None, float]:
+        """Return what fault() returns, and the seconds of CPU time."""
+        began = time.process_time()
+        error = self.fault(data)
+        return error, time.process_time() - began
+
+    def growth_fault(self, quarter: bytes, data: bytes, took: float) -> Exception | None:
+        """Return the error of an input whose quarter takes less than a tenth of its time."""
+        if took < _NOTICEABLE:
+            return None
+        least = min(self.timed(data)[1] for _ in range(2))
+        if least < 10 * max(self.timed(quarter)[1] for _ in range(2)):
+            return None
+        return SlowInputError(f"{least:.1f} s of CPU time, and far less for a quarter of the input")
+
 
 def fuzz_target(
     seeds: Iterable[bytes | str] | Callable[[], Iterable[bytes | str]],
@@ -94,11 +113,16 @@ def text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
+def scratch_directory() -> tempfile.TemporaryDirectory[str]:
+    """Return a new directory for scratch(), in memory where possible."""
+    place = "/dev/shm" if os.path.isdir("/dev/shm") else None  # faster than a disk
+    return tempfile.TemporaryDirectory(prefix="gpuhook-fuzz-", dir=place)
+
+
 @cache
 def scratch() -> Path:
-    """Return a directory of this process, in memory where possible."""
-    place = "/dev/shm" if os.path.isdir("/dev/shm") else None  # faster than a disk
-    return Path(tempfile.mkdtemp(prefix="gpuhook-fuzz-", dir=place))
+    """Return the directory of this process, which the one that started it removes."""
+    return Path(os.environ[SCRATCH])
 
 
 def prepare_environment() -> None:

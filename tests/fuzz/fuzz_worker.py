@@ -14,11 +14,13 @@ import resource
 import sys
 import time
 import traceback
+from itertools import chain
 from pathlib import Path
 
 import atheris
 
 from tests.fuzz import input_files, input_mutator, large_inputs
+from tests.fuzz.large_inputs import SlowInputError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,10 +29,6 @@ if TYPE_CHECKING:
 HANG = 60  # seconds of a clock, on a busy machine
 _PACKAGE = f"{Path(__file__).parents[2]}/gpuhook/"
 _ADDRESSES = 3 << 30  # bytes of address space, of which most is never used
-
-
-class SlowInputError(Exception):
-    """An input took too much CPU time."""
 
 
 class FuzzRun:
@@ -46,15 +44,15 @@ class FuzzRun:
         self._slowest = (0.0, b"")
         self._faults: dict[str, tuple[str, bytes]] = {}
 
-    def one_input(self, data: bytes) -> None:
-        """Run the target; the last input ends the process."""
-        began = time.process_time()
-        error = self._target.fault(data)
-        took = time.process_time() - began
+    def one_input(self, data: bytes, quarter: bytes | None = None) -> None:
+        """Run the target; the last input ends the process. `quarter` has fewer of its parts."""
+        error, took = self._target.timed(data)
         if took > self._slowest[0]:
             self._slowest = (took, data)
             if took > self._target.seconds and error is None:
                 error = SlowInputError(f"{took:.1f} s of CPU time for {len(data)} bytes")
+        if quarter is not None and error is None:
+            error = self._target.growth_fault(quarter, data, took)
         if error is not None:
             self._record(data, error)
         self._count += 1
@@ -65,10 +63,11 @@ class FuzzRun:
         """Run inputs of many equal parts, for at most half of the time."""
         end = self._began + (self._end - self._began) / 2
         seeds = self._target.seeds()
-        for data in (*large_inputs.deep(seeds), *large_inputs.large(seeds)):
+        pairs = chain(((None, one) for one in large_inputs.deep(seeds)), large_inputs.pairs(seeds))
+        for quarter, data in pairs:
             if time.monotonic() > end:
                 return
-            self.one_input(data)
+            self.one_input(data, quarter)
 
     def _record(self, data: bytes, error: Exception) -> None:
         key = _key(error)

@@ -26,6 +26,10 @@ _NUMBER = re.compile(rb"\d+")
 _WORD = re.compile(rb"[A-Za-z]{2,}")
 
 
+class SlowInputError(Exception):
+    """An input took too much CPU time."""
+
+
 def large(inputs: Sequence[bytes], size: int = LARGE) -> Iterator[bytes]:
     """Yield inputs of about `size` bytes; each repeats a part, as it is or with a counter in it."""
     for one in inputs:
@@ -38,6 +42,11 @@ def large(inputs: Sequence[bytes], size: int = LARGE) -> Iterator[bytes]:
                     before, after = one[: found.start()], one[found.end() :]
                     yield before + part * (size // len(part)) + after
                     yield before + _counted(part, size) + after
+
+
+def pairs(inputs: Sequence[bytes], size: int = LARGE) -> Iterator[tuple[bytes, bytes]]:
+    """Yield large inputs of `size` bytes, each after one of the same parts and a quarter of it."""
+    return zip(large(inputs, size // 4), large(inputs, size), strict=True)
 
 
 def _counted(part: bytes, size: int) -> bytes:

@@ -102,7 +102,7 @@ class _Glibc:
         """
         data = self._data() if index is None else index(self._first(), self._system)
         try:
-            held = ld_cache.Cache(data, self._flags)
+            held = ld_cache.Cache(data, self._flags, was_merged=bool(self._recorded))
             # Only the image's own cache shows what its ldconfig searches by itself.
             searched = held if index is None else ld_cache.Cache(self._data(), self._flags)
             texts = self._texts(held, searched)
@@ -233,7 +233,8 @@ class _Glibc:
             return held.merged(front, stale, behind)
         narrows = [entry for entry in front if self._is_narrow(entry[1])]
         merged = held.merged([pair for pair in front if pair not in narrows], stale, behind)
-        return ld_cache.merged(merged, narrows, flags=ld_cache.flags_for(library_directory.MACHINE))
+        flags, was_merged = ld_cache.flags_for(library_directory.MACHINE), bool(self._recorded)
+        return ld_cache.merged(merged, narrows, flags=flags, was_merged=was_merged)
 
 
 def _directories(entries: Iterable[Pair]) -> list[bytes]:

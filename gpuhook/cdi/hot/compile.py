@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
     Parser = Callable[[bytes, str], Any]
 
-_SURROGATES = (b"8", b"9", b"a", b"b", b"c", b"d", b"e", b"f")  # the digit after \\ud
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Escapes that YAML does not have: of halves of a character, and of a slash.
+_ONLY_JSON = (
+    "\\ud8", "\\ud9", "\\uda", "\\udb", "\\udc", "\\udd", "\\ude", "\\udf", "\\/",
+)  # fmt: skip
 _MAX_SIZE = 8 << 20  # bytes: a spec of 16 GPUs with 7 MIG instances each has 0.5 MB
 
 
@@ -69,6 +73,7 @@ def _content(path: str) -> bytes:
 def parse_json(data: bytes, path: str) -> Any:
     """Return the value of a JSON text; GH1109 has the position of an error."""
     repeated: list[str] = []
+    data = data.removeprefix(_BYTE_ORDER_MARK)
     try:
         found = fastjson.loads(data, repeated=repeated)
     except ValueError as error:
@@ -80,28 +85,30 @@ def parse_json(data: bytes, path: str) -> Any:
 
 
 def _not_yaml(data: bytes) -> str:
-    """Return why a JSON text is not YAML, "" if it is: engines read every spec as YAML."""
+    """Return where and why a JSON text is not YAML, "" if it is: engines read a spec as YAML."""
+    text = data.decode("utf-8", "surrogateescape")
     if not data.isascii() or b"\x7f" in data:
-        try:
-            characters = set(data.decode())
-        except UnicodeDecodeError:
-            return "it is not UTF-8"
-        if any(map(_is_forbidden, characters)):
-            return "it has a character that YAML does not allow in a text"
-    lower = data.lower()
-    at = lower.find(b"\\ud")
-    while at >= 0:
-        before = lower[:at]
-        is_escape = not (len(before) - len(before.rstrip(b"\\"))) % 2
-        if is_escape and lower[at + 3 : at + 4] in _SURROGATES:
-            return "it has half a character as an escape, which YAML does not allow"
-        at = lower.find(b"\\ud", at + 1)
+        strange = [text.find(one) for one in set(text) if _is_forbidden(one)]
+        if strange:
+            at = min(strange)
+            reason = "YAML does not allow this character: write it as an escape"
+            if "\udc80" <= text[at] <= "\udcff":
+                reason = "it is not UTF-8"
+            return fastjson.place(text, at, reason)
+    lower = text.lower().replace("\\\\", "..")  # the escape of a backslash
+    escapes = [at for one in _ONLY_JSON if (at := lower.find(one)) >= 0]
+    if escapes:
+        reason = "YAML does not have this escape: write the character itself"
+        return fastjson.place(text, min(escapes), reason)
     return ""
 
 
 def _is_forbidden(character: str) -> bool:
     """Return whether YAML 1.1 does not allow a character, or reads it as a line break."""
-    return "\x7e" < character < "\xa0" or character in "\u2028\u2029\ufffe\uffff"
+    is_control = "\x7e" < character < "\xa0"
+    return (
+        is_control or "\ud800" <= character <= "\udfff" or character in "\u2028\u2029\ufffe\uffff"
+    )
 
 
 def _without_nulls(value: Any) -> Any:

@@ -116,7 +116,7 @@ def _value(text: str, context: Any, repeated: list[str] | None) -> Any:
     try:
         value, end = _scanner(context)(text, start)
     except StopIteration as stop:
-        raise ValueError(_place(text, stop.value, "a value is expected")) from None
+        raise ValueError(place(text, stop.value, "a value is expected")) from None
     except SystemError:
         # The C scanner raises json.decoder's error, and has no message if that is not loaded.
         raise ValueError(_reason(text)) from None
@@ -128,7 +128,7 @@ def _value(text: str, context: Any, repeated: list[str] | None) -> Any:
         raise
     rest = text[end:].lstrip(_SPACE)
     if rest:
-        raise ValueError(_place(text, len(text) - len(rest), "there is more after the value"))
+        raise ValueError(place(text, len(text) - len(rest), "there is more after the value"))
     return value
 
 
@@ -263,7 +263,8 @@ def _quoted(text: str) -> str:
     return '"' + "".join(characters) + '"'
 
 
-def _place(text: str, position: int, problem: str) -> str:
+def place(text: str, position: int, problem: str) -> str:
+    """Return a problem with its line and column."""
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
     return f"line {line}, column {column}: {problem}"

@@ -179,6 +179,12 @@ def _no_egl(document: Any) -> None:
     mounts[:] = [one for one in mounts if "libEGL_nvidia" not in one["containerPath"]]
 
 
+def _deep_manifest(case: FaultCase) -> None:
+    """Replace a manifest by one that is nested more deeply than Python reads it."""
+    _toolkit(lambda _document: None)(case)
+    case.write("/etc/vulkan/icd.d/nvidia_icd.json", "[" * 100_000 + "]" * 100_000)
+
+
 BROKEN = [
     Broken("no-spec", "specs.present", _no_spec, is_warning=True),
     Broken("spec-is-no-yaml", "specs.valid", _broken_yaml),
@@ -212,4 +218,5 @@ BROKEN = [
     Broken("mig-changed", "specs.instances", _remade, "a100-mig"),
     Broken("params-not-masked", "specs.params", _toolkit(_no_mask), is_warning=True),
     Broken("egl-without-its-library", "specs.graphics", _toolkit(_no_egl), is_warning=True),
+    Broken("manifest-nested-deeply", "specs.graphics", _deep_manifest, is_warning=True),
 ]

@@ -77,6 +77,13 @@ def test_unquoted_names_are_text(tmp_path: Path) -> None:
     assert spec["devices"][0]["containerEdits"]["deviceNodes"][0]["fileMode"] == 0o666
 
 
+@pytest.mark.parametrize("mode", ["0666", "0o666", "438", "0x1b6"])
+def test_modes_are_read_as_cdi_reads_them(tmp_path: Path, mode: str) -> None:
+    edits = f"{{deviceNodes: [{{path: /dev/x, fileMode: {mode}}}]}}"
+    spec = read_text(tmp_path, head(f"- name: a\n  containerEdits: {edits}\n"))
+    assert spec["devices"][0]["containerEdits"]["deviceNodes"][0]["fileMode"] == 0o666
+
+
 @pytest.mark.parametrize(
     "scalar",
     [
@@ -92,7 +99,7 @@ def test_unquoted_scalar_that_cdi_reads_differently_is_refused(tmp_path: Path, s
 
 
 JSON = (
-    b'{"cdiVersion":"0.5.0","kind":"a.com/b","devices":'
+    b'{"cdiVersion":"0.5.0","kind":"a.com/b","devices":\n'
     b'[{"name":"a","containerEdits":{"deviceNodes":[{"path":"%s"}]}}]}'
 )
 
@@ -223,13 +230,14 @@ def test_duplicate_json_keys_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (rb"/dev/\ud83d\ude00", "half a character"),
-        (rb"/dev/\\\uD83D", "half a character"),
-        (b"/dev/\x7f", "YAML does not allow"),
+        (rb"/dev/\ud83d\ude00", "line 2, column 61: YAML does not have this escape: write the"),
+        (rb"/dev/\\\uD83D", "line 2, column 63: YAML does not have this escape"),
+        (rb"/dev\/x", "line 2, column 60: YAML does not have this escape"),
+        ("/dev/é\x7f".encode(), "line 2, column 62: YAML does not allow this character"),
         (b"/dev/\xc2\x80", "YAML does not allow"),
         (b"/dev/\xc2\x85", "YAML does not allow"),
         ("/dev/\u2028".encode(), "YAML does not allow"),
-        (b"/dev/\xff", "not UTF-8"),
+        (b"/dev/\xff", "line 2, column 61: it is not UTF-8"),
         (b'","path":"', "twice"),
     ],
 )
@@ -240,6 +248,18 @@ def test_json_that_is_not_yaml_is_refused(tmp_path: Path, text: bytes, reason: s
     with pytest.raises(GpuhookError, match=reason) as caught:
         spec_files.read(str(path))
     assert caught.value.code == "GH1109"
+
+
+def test_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Editors of Windows, and so of WSL, write it; engines skip it."""
+    spec = read_text(tmp_path, b"\xef\xbb\xbf" + JSON % b"/dev/x", "x.json")
+    assert spec["kind"] == "a.com/b"
+
+
+def test_json_of_many_escapes_is_read_in_linear_time(tmp_path: Path) -> None:
+    """The time of a square would be hours."""
+    spec = read_text(tmp_path, JSON % (rb"\ud55c\\ud8" * 400_000), "x.json")
+    assert len(spec["devices"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,29 @@ def test_second_merge_changes_nothing(form: str, tree: Path) -> None:
     assert ld_cache.merged(once, DRIVER, [(b"libcuda.so.1", b"/old")], flags=0x0303) == once
 
 
+def unsorted(pairs: list[tuple[bytes, bytes]]) -> bytes:
+    """Return a cache with entries in this order, in which glibc finds few."""
+    base, strings, entries = ld_cache_format.base_of(len(pairs)), b"", b""
+    for name, path in pairs:
+        at = base + len(strings)
+        strings += path + b"\0"
+        entries += ld_cache_format.ENTRY.pack(X86_64, at + len(path) - len(name), at, 0, 0)
+    return ld_cache_format.write(ld_cache_format.Table(entries, strings, base))
+
+
+def test_second_merge_into_an_unsorted_cache_changes_nothing() -> None:
+    """An image may have one: a container that starts again does not add the driver again."""
+    chance = random.Random(3)
+    image = [(b"lib%d.so" % number, b"/l/lib%d.so" % number) for number in range(30)]
+    for _ in range(200):
+        chance.shuffle(image)
+        data = unsorted([*image, *chance.sample(DRIVER, 2)])
+        merged = ld_cache.merged(data, DRIVER, flags=X86_64)
+        assert ld_cache.merged(merged, DRIVER, flags=X86_64, was_merged=True) == merged
+        left = ours(ld_cache.merged(merged, [], DRIVER, flags=X86_64))
+        assert {name for name, _, _ in left} == {name.decode() for name, _ in image}
+
+
 def test_missing_cache_is_created(tmp_path: Path) -> None:
     """Without a cache in the image the new one has the driver alone."""
     data = ld_cache.merged(None, DRIVER, flags=0x0303)
@@ -247,7 +270,7 @@ def test_flags_of_entries(tree: Path) -> None:
 def test_forged_equal_entries_are_read_once(
     spelling: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thousands of equal entries are refused without a search: lib1 equals lib01."""
+    """Each of thousands of equal entries is read once: lib1 equals lib01."""
     count = 4096
     name = b"lib1.so"
     path = b"/x/" + name
@@ -268,7 +291,7 @@ def test_forged_equal_entries_are_read_once(
     monkeypatch.setattr(ld_cache_format.Table, "string", counted)
     with pytest.raises(GpuhookError, match="more than 256 entries have one name"):
         ld_cache.merged(data, [(name, b"/z/" + name)], remove, flags=0x0303)
-    assert calls < 2 * len(remove)
+    assert calls < 2 * count + len(remove)
 
 
 @pytest.mark.parametrize(

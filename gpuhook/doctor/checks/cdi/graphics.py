@@ -51,8 +51,8 @@ def _icd(node: ExaminedNode, one: SpecFile, path: str, mounted: set[str]) -> Ite
         return  # specs.mounts reports a missing file
     try:
         libraries = list(_libraries(documents.parse_json(content)))
-    except (ValueError, RecursionError):
-        message = f"{path} is not valid JSON, or is nested too deeply"
+    except ValueError as error:
+        message = f"{path} is not valid JSON: {error}"
     else:
         lacking = [name for name in libraries if not _has(posixpath.basename(name), mounted)]
         if not lacking:
@@ -74,16 +74,16 @@ def _icd(node: ExaminedNode, one: SpecFile, path: str, mounted: set[str]) -> Ite
 
 
 def _libraries(value: Any) -> Iterator[str]:
-    """Yield each library_path in a manifest; the depth depends on its kind."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if key == _KEY and isinstance(item, str):
-                yield item
-            else:
-                yield from _libraries(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _libraries(item)
+    """Yield each library_path in a manifest; the depth depends on its kind, and has no limit."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            if isinstance(one.get(_KEY), str):
+                yield one[_KEY]
+            left.extend(one.values())
+        elif isinstance(one, list):
+            left.extend(one)
 
 
 def _has(name: str, mounted: set[str]) -> bool:
