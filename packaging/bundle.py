@@ -69,15 +69,16 @@ class Lean(ast.NodeTransformer):
 
     def __init__(self, tree: ast.Module) -> None:
         """Examine which modules `tree` needs for more than their constants."""
-        assigned = [node for node in ast.walk(tree) if isinstance(node, (ast.arg, ast.Name))]
-        own = {_name(node) for node in assigned if not isinstance(_context(node), ast.Load)}
+        nodes = list(ast.walk(tree))
+        own = {name for node in nodes for name in _bound(node)}
         self._constants = {name: CONSTANTS[name] for name in CONSTANTS.keys() - own}
         of_constants = [
             node.value
-            for node in ast.walk(tree)
+            for node in nodes
             if isinstance(node, ast.Attribute) and self._number(node) is not None
         ]
-        self._used = {_name(node) for node in assigned if node not in of_constants}
+        read = [node for node in nodes if isinstance(node, ast.Name) and node not in of_constants]
+        self._used = {*own, *(node.id for node in read)}
 
     def _number(self, node: ast.Attribute) -> int | None:
         """Return the value of `module.NAME`, None for anything but such a number."""
@@ -122,10 +123,10 @@ class Lean(ast.NodeTransformer):
     def visit_Import(self, node: ast.Import) -> ast.AST:
         """Replace modules by leaner ones; remove those of which only constants are used."""
         unneeded = self._constants.keys() - self._used
-        node.names = [alias for alias in node.names if alias.name not in unneeded]
+        node.names = [one for one in node.names if one.asname or one.name not in unneeded]
         for alias in node.names:
             if alias.name in LEANER:
-                alias.name, alias.asname = LEANER[alias.name], alias.name
+                alias.name, alias.asname = LEANER[alias.name], alias.asname or alias.name
         return node if node.names else ast.copy_location(ast.Pass(), node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
@@ -137,12 +138,19 @@ class Lean(ast.NodeTransformer):
         return node
 
 
-def _name(node: ast.arg | ast.Name) -> str:
-    return node.arg if isinstance(node, ast.arg) else node.id
-
-
-def _context(node: ast.arg | ast.Name) -> ast.expr_context:
-    return ast.Store() if isinstance(node, ast.arg) else node.ctx
+def _bound(node: ast.AST) -> list[str]:
+    """Return the names that a node gives a value to, other than `import NAME`."""
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    if isinstance(node, ast.Name):
+        return [] if isinstance(node.ctx, ast.Load) else [node.id]
+    if isinstance(node, ast.ImportFrom):
+        return [alias.asname or alias.name for alias in node.names]
+    if isinstance(node, ast.Import):
+        return [alias.asname for alias in node.names if alias.asname]
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler)):
+        return [node.name] if node.name else []
+    return []
 
 
 @cache

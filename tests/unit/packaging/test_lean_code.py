@@ -48,6 +48,10 @@ def lean(source: str) -> str:
         ("import os\nx = os.O_PATH", "import gpuhook_os as os\nx = os.O_PATH"),
         ("def f(stat):\n    return stat.ST_MODE", "def f(stat):\n    return stat.ST_MODE"),
         ("errno = g()\nx = errno.EIO", "errno = g()\nx = errno.EIO"),
+        ("from a import stat\nx = stat.ST_MODE", "from a import stat\nx = stat.ST_MODE"),
+        ("def errno():\n    return errno.EIO", "def errno():\n    return errno.EIO"),
+        ("import errno as e\nx = e.EIO", "import errno as e\nx = e.EIO"),
+        ("import stat as s\nx = s.ST_MODE", "import _stat as s\nx = s.ST_MODE"),
         ("import errno\nx = errno.NOT_ONE", "import errno\nx = errno.NOT_ONE"),
     ],
 )
