@@ -147,9 +147,7 @@ CASES = {
 
 def _print_phases(ready: Installation, case: Case, rounds: int, is_long: bool) -> None:
     profiled = ProfiledCreate(ready, case)
-    for _ in range(
-        int(os.environ.get("WARM", "2"))
-    ):  # they compile the spec, and record the files of the root file system
+    for _ in range(2):  # they compile the spec, and record the files of the root file system
         profiled.times()
     counts = profiled.instructions() if shutil.which("valgrind") else {}
     found = [profiled.times() for _ in range(rounds)]

@@ -4,7 +4,7 @@
 The files depend on the container's libraries and on what is read of its root file system. The first
 start records both, and the files. A later start reads the same again: if every answer is equal, it
 writes the recorded files, and the modules that make them are not loaded. A difference, or another
-release of gpuhook, makes the files and the record again.
+installation of gpuhook, makes the files and the record again.
 
 A record is a checksum and, marshalled, (inputs, [(method, arguments, answer)], [(path, content)]).
 There are at most _SLOTS of them in the state directory.
@@ -16,7 +16,7 @@ import marshal
 import os
 from binascii import crc32
 
-from gpuhook import __version__
+from gpuhook import __version__, loader
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
 from gpuhook.loader.loader_paths import CACHE, MAX_CACHE
@@ -44,10 +44,14 @@ def write(root: Tree, inputs: tuple[Any, ...], make: Callable[[Tree], None]) -> 
     """
     try:
         cache = root.read(CACHE, MAX_CACHE)
+        installed = _installed()
     except (GpuhookError, OSError):
         make(root)
         return
-    key = marshal.dumps((__version__, os.uname().machine, inputs), _VALUES)
+    if cache and len(cache) > _MAX_BYTES:
+        make(root)  # its record would be larger
+        return
+    key = marshal.dumps((__version__, installed, os.uname().machine, inputs), _VALUES)
     path = _path(crc32(cache or b"", crc32(key)) % _SLOTS)
     record = _record(path, key)
     if record is not None and _is_same(root, record, cache):
@@ -60,6 +64,11 @@ def write(root: Tree, inputs: tuple[Any, ...], make: Callable[[Tree], None]) -> 
         _store(path, (key, recorder.reads, recorder.writes))
 
 
+def _installed() -> int:
+    """Return the time of the installation. Two builds of one release may make other files."""
+    return os.stat(loader.__path__[0]).st_ctime_ns
+
+
 def _path(slot: int) -> str:
     return os.path.join(state.directory(), "loader", f"{slot:02}")
 
@@ -67,14 +76,14 @@ def _path(slot: int) -> str:
 def _record(path: str, key: bytes) -> Record | None:
     data = state.read(path, _MAX_BYTES)
     # marshal may reserve any amount of memory for damaged data.
-    if data is None or data[:_SUM] != _checksum(data[_SUM:]):
+    if not data or data[:_SUM] != _checksum(data[_SUM:]):
         return None
     record: Record = marshal.loads(data[_SUM:])  # noqa: S302 # root's own file
     return record if record[0] == key else None
 
 
 def _checksum(data: bytes) -> bytes:
-    return crc32(data).to_bytes(_SUM, "little")
+    return crc32(data, _SUM).to_bytes(_SUM, "little")  # zeros have another sum
 
 
 def _is_same(root: Tree, record: Record, cache: bytes | None) -> bool:

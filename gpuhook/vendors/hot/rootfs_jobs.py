@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Hook
 
+    Covered = tuple[str, str]
 
 _NO_IDENTITY = (errno.EOVERFLOW, errno.EACCES, errno.EPERM)
 
@@ -75,12 +76,13 @@ def do(
     ours = {mount["containerPath"] for mount in edits.get("mounts") or ()}
     with work.opened(root_path(bundle, spec)) as root:
         require_writable(root)
-        foreign = [path for path in _destinations(spec) if path not in ours]
+        # A container's mounts, each with the place in the root file system that it covers.
+        foreign = [(path, root.real(path)) for path in _destinations(spec) if path not in ours]
         if not _is_done(root, spec, foreign, todo, engine, outcome=outcome, work=work):
             outcome.hooks += [_python_hook(job) for job in todo]
             return outcome
         for job in todo:
-            hooks = [*_params_hook(root, spec, foreign, job, work), *_chmod_hook(job)]
+            hooks = [*_params_hook(root.path, spec, foreign, job, work), *_chmod_hook(job)]
             outcome.hooks += [hook for hook in hooks if hook not in outcome.hooks]
     return outcome
 
@@ -115,7 +117,7 @@ def nodes(spec: dict[str, Any]) -> list[str]:
 def _is_done(
     root: Root,
     spec: dict[str, Any],
-    foreign: list[str],
+    foreign: list[Covered],
     todo: list[Jobs],
     engine: list[Jobs],
     *,
@@ -167,14 +169,13 @@ def _destinations(spec: dict[str, Any]) -> list[str]:
     return [path for path in found if isinstance(path, str)]
 
 
-def _is_covered(root: Root, paths: list[str], destinations: list[str]) -> bool:
+def _is_covered(root: Root, paths: list[str], foreign: list[Covered]) -> bool:
     """Return whether a mount of the container covers one of `paths`."""
     parents = {path.rpartition("/")[0] for path in paths}
     real = {parent: root.real(parent).rstrip("/") + "/" for parent in parents}
     targets = set(real.values())
     files = {real[parent] + name for parent, _, name in (path.rpartition("/") for path in paths)}
-    for destination in destinations:
-        place = root.real(destination)
+    for destination, place in foreign:
         if destination in paths or place in files:
             return True
         below = place.rstrip("/") + "/"
@@ -199,27 +200,27 @@ def _mapped(mappings: object) -> int:
 
 
 def _params_hook(
-    root: Root, spec: dict[str, Any], foreign: list[str], job: Jobs, work: RootfsWork
+    root: str, spec: dict[str, Any], foreign: list[Covered], job: Jobs, work: RootfsWork
 ) -> list[Hook]:
     """Return the hook that masks the driver's parameters, if those of this host need it."""
     content = driver_params.masked(job.host_root) if job.driver_params else None
-    if content is None or "/proc" not in foreign:
+    if content is None or all(path != "/proc" for path, _ in foreign):
         return []
     hook = None
-    if not oci_spec.user_namespace(spec) and _is_plain_proc(root, spec, foreign):
+    if not oci_spec.user_namespace(spec) and _is_plain_proc(spec, foreign):
         try:
-            hook = driver_params.mount_hook(work.masked_file(content), root.path)
+            hook = driver_params.mount_hook(work.masked_file(content), root)
         except OSError:
             hook = None
     return [hook or _python_hook(_only_params(job))]
 
 
-def _is_plain_proc(root: Root, spec: dict[str, Any], foreign: list[str]) -> bool:
+def _is_plain_proc(spec: dict[str, Any], foreign: list[Covered]) -> bool:
     """Return whether a container's /proc is procfs, with no other mount over or below it.
 
     mount(8) follows links: a link in a volume would lead it to a file of the host.
     """
-    places = [root.real(path).rstrip("/") + "/" for path in foreign]
+    places = [place.rstrip("/") + "/" for _, place in foreign]
     if sum(place == "/" or place.startswith("/proc/") for place in places) != 1:
         return False
     mounts = [one for one in fastjson.objects(spec, "mounts") if one.get("destination") == "/proc"]

@@ -145,8 +145,16 @@ def test_another_release_makes_the_files_again(
     assert provided(image(tmp_path / "2"))
 
 
+def test_another_build_of_the_release_makes_the_files_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provided(image(tmp_path / "1"))
+    monkeypatch.setattr(loader_replay.loader, "__path__", [str(tmp_path)])
+    assert provided(image(tmp_path / "2"))
+
+
 @pytest.mark.parametrize(
-    "content", [b"", b"\x00", b"i\x01\0\0\0", b")\x00", b"\0\0\0\0(\xff\xff\xff\x7f"]
+    "content", [b"", b"\0", b"\0\0\0\0", b"i\x01\0\0\0", b")\x00", b"\0\0\0\0(\xff\xff\xff\x7f"]
 )
 def test_a_broken_record_is_made_again(content: bytes, tmp_path: Path, state: Path) -> None:
     expected = image(tmp_path / "1")
@@ -180,6 +188,18 @@ def test_a_large_record_is_not_kept(tmp_path: Path, state: Path) -> None:
     place = image(tmp_path / "1")
     (place / "etc/ld.so.conf").write_text("#" * (300 << 10))
     provided(place)
+    assert not state.exists()
+
+
+def test_a_large_cache_is_not_copied_into_a_record(
+    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = image(tmp_path / "1")
+    entries = [(b"lib%d.so" % number, b"/opt/lib%d.so" % number) for number in range(12000)]
+    flags = ld_cache.flags_for(os.uname().machine)
+    (place / "etc/ld.so.cache").write_bytes(ld_cache.merged(None, entries, flags=flags))
+    monkeypatch.setattr(loader_replay, "_store", None)
+    assert provided(place)
     assert not state.exists()
 
 

@@ -42,12 +42,17 @@ def lean(source: str) -> str:
         ("import stat\nx = stat.S_IWOTH", f"pass\nx = {stat.S_IWOTH}"),
         (
             "import stat\nx = stat.S_ISREG(stat.S_IFREG)",
-            f"import _stat as stat\nx = stat.S_ISREG({stat.S_IFREG})",
+            f"pass\nx = {stat.S_IFREG} & {0o170000} == {stat.S_IFREG}",
         ),
         # Constants of os differ between machines, and the names of variables are no modules.
         ("import os\nx = os.O_PATH", "import gpuhook_os as os\nx = os.O_PATH"),
         ("def f(stat):\n    return stat.ST_MODE", "def f(stat):\n    return stat.ST_MODE"),
         ("errno = g()\nx = errno.EIO", "errno = g()\nx = errno.EIO"),
+        ("from a import stat\nx = stat.ST_MODE", "from a import stat\nx = stat.ST_MODE"),
+        ("def errno():\n    return errno.EIO", "def errno():\n    return errno.EIO"),
+        ("import errno as e\nx = e.EIO", "import errno as e\nx = e.EIO"),
+        ("import stat as s\nx = s.S_ISREG(1)", "import stat as s\nx = s.S_ISREG(1)"),
+        ("import stat\nx = stat.filemode(1)", "import stat\nx = stat.filemode(1)"),
         ("import errno\nx = errno.NOT_ONE", "import errno\nx = errno.NOT_ONE"),
     ],
 )
@@ -55,19 +60,24 @@ def test_constants_become_numbers(source: str, expected: str) -> None:
     assert lean(source) == expected
 
 
-def test_c_has_the_functions_of_stat() -> None:
-    """The bundles import _stat in place of stat."""
-    import _stat
+@pytest.mark.parametrize("name", BUNDLE.FUNCTIONS)
+def test_expressions_are_the_functions_of_stat(name: str) -> None:
+    expression = lean(f"import stat\nfound = [stat.{name}(mode + 1) for mode in modes]")
+    assert "stat" not in expression
+    modes = [kind << 12 | bits for kind in range(16) for bits in (0, 0o644, 0o4755, 0o7777)]
+    space: dict[str, object] = {"modes": modes}
+    exec(expression, space)
+    assert space["found"] == [getattr(stat, name)(mode + 1) for mode in modes]
 
-    for name in vars(_stat):
-        if not name.startswith("_"):
-            assert getattr(_stat, name) == getattr(stat, name), name
+
+def test_bundles_need_no_module_stat() -> None:
     used = set()
     for path in (ROOT / "gpuhook").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 used |= {node.attr} if node.value.id == "stat" else set()
-    assert {name for name in used if name.startswith("S_")} <= set(vars(_stat))
+    functions = {name for name in used if callable(getattr(stat, name, None))}
+    assert functions <= BUNDLE.FUNCTIONS.keys()
 
 
 def test_errors_without_a_fault_load_no_kinds() -> None:
