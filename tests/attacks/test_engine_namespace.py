@@ -20,6 +20,7 @@ from tests.contract.installation import Installation, asks
 from tests.contract.live import sleeping, started
 from tests.contract.runtimes import ENGINES, run
 from tests.contract.test_live_hostile import BUSYBOX, with_busybox
+from tests.depth import cases
 
 MOUNT = {"tmpfs": "mount -t tmpfs volume", "ext4": "mount -o loop"}
 CONF = "etc/ld.so.conf.d"
@@ -57,7 +58,10 @@ def in_own_namespace(steps: str, *command: object) -> list[str]:
 
 @pytest.mark.parametrize(
     ("kind", "is_moved", "has_parent"),
-    [("tmpfs", False, False), ("tmpfs", True, True), ("ext4", True, False)],
+    cases(
+        [("tmpfs", False, False), ("tmpfs", True, True), ("ext4", True, False)],
+        [("tmpfs", True, True)],
+    ),
 )
 def test_attach_writes_to_no_volume_of_the_engine(
     kind: str, is_moved: bool, has_parent: bool, node8: Installation, tmp_path: Path
