@@ -52,7 +52,7 @@ def volume_of(kind: str, place: Path) -> tuple[Path, str]:
 
 
 def in_own_namespace(steps: str, *command: object) -> list[str]:
-    """Return a command that runs another one in a mount namespace of its own, after shell steps."""
+    """Return a command that runs another one in its own mount namespace, after shell steps."""
     return ["unshare", "--mount", "sh", "-c", f'{steps} && "$@"', "sh", *map(str, command)]
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mounts of the host, and the mounts of a container that are its own.
 
-The engine may have a mount namespace of its own, as in a kind node or a pod that runs Docker: the
+The engine may have its own mount namespace, as in a kind node or a pod that runs Docker: the
 container's volumes are then mounted neither in our namespace nor in that of the host's first
 process. The container's parents are in the engine's.
 """
