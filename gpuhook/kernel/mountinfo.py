@@ -63,6 +63,10 @@ class Mount:
         """Return whether a walk to an absolute path enters it, links left aside."""
         return (path + "/").startswith(self.target.rstrip("/") + "/")
 
+    def is_below(self, path: str) -> bool:
+        """Return whether it is at an absolute path, or below it."""
+        return (self.target + "/").startswith(path.rstrip("/") + "/")
+
 
 class _Recent:
     """The files that were parsed last, newest first, and their mounts, which no caller changes.

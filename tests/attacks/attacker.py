@@ -81,7 +81,8 @@ def run_rounds(live: Live, rounds: int, verbs: Sequence[str], device: str = "2")
     roots = [str(live.bundle.path / "state")]
     document = {"id": live.id, "roots": roots, "device": device, "rounds": rounds, "verbs": verbs}
     plan.write_text(json.dumps(document), encoding="utf-8")
-    command = [sys.executable, "-m", "tests.attacks.rounds", str(plan)]
+    around = live.container.around.prefix
+    command = [*around, sys.executable, "-m", "tests.attacks.rounds", str(plan)]
     env = {**live.env, "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(command, capture_output=True, text=True, env=env, cwd="/", check=False)
     assert done.returncode == 0, done

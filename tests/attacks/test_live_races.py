@@ -20,7 +20,7 @@ from tests.figures import Figures
 from tests.waiting import eventually
 
 VERBS = ["attach", "inspect", "repair", "detach"]
-ROUNDS = depth(12, 400, 10_000)
+ROUNDS = depth(4, 400, 10_000)
 COMMANDS = depth(1, 10, 100)
 
 

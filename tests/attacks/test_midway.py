@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers that change their processes, mounts or cgroups while a command works on them.
 
-Paused containers are in contract/test_attach.py, silent file systems in
+Silent file systems are in
 contract/test_silent_file_systems.py, and growing files in test_live_races.py.
 """
 
@@ -17,24 +17,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.attacker import run_rounds
-from tests.attacks.test_live_races import assert_command, assert_foreseen, attacked
+from tests.attacks.attacker import on_host, run_rounds
+from tests.attacks.test_live_races import assert_command, assert_foreseen, attacked, leaves
 from tests.attacks.watched import untouched
 from tests.contract import roots
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.fuse import silent
 from tests.contract.installation import LIBRARIES, Installation
 from tests.contract.live import Live, sleeping, started
-from tests.contract.runtimes import BOTH, CGROUPS
+from tests.contract.runtimes import BOTH, CGROUPS, PAIRS
 from tests.contract.test_hostile import Canary
 from tests.contract.test_live_hostile import BUSYBOX, with_busybox
 from tests.contract.test_user_namespace import let_through, mapped
-from tests.depth import depth
+from tests.depth import cases, depth
 from tests.figures import Figures
 from tests.waiting import eventually
 
 DEVICES = CGROUPS / "devices"
-ROUNDS = depth(8, 200, 10_000)
+ROUNDS = depth(4, 200, 10_000)
 
 
 @BOTH
@@ -121,14 +121,31 @@ def test_file_system_over_the_root(
 
 
 @contextmanager
-def moving(live: Live) -> Iterator[Path]:
+def hierarchy(version: str, place: Path) -> Iterator[Path]:
+    """Yield the directory of the hierarchy of cgroups that decides about devices."""
+    if version == "host":
+        if not DEVICES.is_dir():
+            pytest.skip("this machine has no cgroup v1")
+        yield DEVICES
+        return
+    place.mkdir()
+    subprocess.run(["mount", "-t", "cgroup2", "none", place], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+@contextmanager
+def moving(live: Live, mounted: Path) -> Iterator[Path]:
     """Move a container's process into a cgroup below its own and back, and remove that cgroup.
 
     It yields the directory of the container's cgroup.
     """
+    kind = "devices" if mounted == DEVICES else ""
     lines = Path(f"/proc/{live.pid}/cgroup").read_text(encoding="utf-8").splitlines()
-    (name,) = [line.split(":", 2)[2] for line in lines if line.split(":")[1] == "devices"]
-    own, pid, over = Path(f"{DEVICES}{name}"), str(live.pid), threading.Event()
+    (name,) = [line.split(":", 2)[2] for line in lines if line.split(":")[1] == kind]
+    own, pid, over = Path(f"{mounted}{name}"), str(live.pid), threading.Event()
 
     def move() -> None:
         below = own / "below"
@@ -151,22 +168,48 @@ def moving(live: Live) -> Iterator[Path]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
+@pytest.mark.parametrize(("engine", "version"), cases([PAIRS[0], PAIRS[3]], [PAIRS[0]]))
 def test_cgroup_changes_in_the_middle(
-    node8: Installation, canary: Canary, tmp_path: Path, figures: Figures
+    engine: str,
+    version: str,
+    node8: Installation,
+    canary: Canary,
+    tmp_path: Path,
+    figures: Figures,
 ) -> None:
     """A process moves to a cgroup that comes and goes: after a detach the device is denied."""
-    if not DEVICES.is_dir():
-        pytest.skip("cgroup v1 only: in v2 the program of the upper cgroup decides")
     made = sleeping(tmp_path)
-    with started(made, node8) as live, untouched(canary):
-        with moving(live) as own:
+    with (
+        hierarchy(version, tmp_path / "cgroups") as mounted,
+        started(made, node8, engine, version) as live,
+        untouched(canary),
+    ):
+        before = live.rules()
+        with moving(live, mounted) as own:
             result = run_rounds(live, ROUNDS, ["attach", "detach"])
         live.gpuhook("detach", "--device", "2", "--force")
+        assert live.rules() == before
         for path in own.rglob("devices.list"):
             assert f"c {node8.number(2)}" not in path.read_text(encoding="utf-8")
-        assert f"c {node8.number(2)}" not in (own / "devices.list").read_text(encoding="utf-8")
     ended = assert_foreseen(result)
-    figures.record("races of a cgroup that comes and goes: rounds", f"{ROUNDS} ({ended})")
+    what = f"races of a cgroup that comes and goes, {engine}: rounds"
+    figures.record(what, f"{ROUNDS} ({ended})")
+
+
+@BOTH
+def test_files_of_a_paused_container_change(
+    engine: str, cgroup: str, node8: Installation, canary: Canary, tmp_path: Path
+) -> None:
+    """A process that shares the root file system exchanges files with links to the host."""
+    made = sleeping(tmp_path)
+    swaps = leaves(made.root, canary.path)
+    with started(made, node8, engine, cgroup) as live, untouched(canary):
+        assert live.container.call("pause").rc == 0
+        with on_host(made.root, swaps):
+            for verb in ("attach", "inspect", "detach"):
+                assert_command(live, verb)
+        assert live.container.call("resume").rc == 0
+    canary.assert_not_copied_to(made.root)
 
 
 @pytest.mark.parametrize("verb", ["inspect", "attach", "detach", "repair"])
@@ -196,7 +239,7 @@ def test_container_with_a_user_namespace_attacks(
     os.chmod(made.root, 0o755)
     with started(made, node8, engine) as live, untouched(canary):
         eventually(swapper.is_busy)
-        result = run_rounds(live, depth(6, 100, 1000), ["attach", "inspect", "detach"])
+        result = run_rounds(live, depth(3, 100, 1000), ["attach", "inspect", "detach"])
         swapper.stop()
     canary.assert_not_copied_to(made.root)
     ended = assert_foreseen(result)

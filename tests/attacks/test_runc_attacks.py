@@ -252,7 +252,7 @@ def test_cve_2019_5736_programs_are_not_reachable(node8: Installation, tmp_path:
     (tmp_path / "hunt/python").symlink_to("/usr/bin/python3")
     made.mount(tmp_path / "hunt", "/hunt")
     with started(made, node8) as live:
-        for _ in range(depth(2, 20, 200)):
+        for _ in range(depth(1, 20, 200)):
             for verb in ("attach", "detach"):
                 live.gpuhook(verb, "--device", "2", via=["env"])
         (made.root / "stop").touch()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -61,3 +62,17 @@ def test_recorded_mount_is_the_mounted_file(
     assert live.made.mounts == [["/target", os.stat(mounted).st_dev, inode]]
     operation.undo(live)
     assert not mounted.exists()
+
+
+def test_bind_follows_no_link(tmp_path: Path) -> None:
+    """mount(2) follows a link at the target: it would be a file of the host."""
+    for name in ("source", "host"):
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    (tmp_path / "target").symlink_to("host")
+    try:
+        with pytest.raises(OSError, match="symbolic link") as raised:
+            mounts.bind(str(tmp_path / "source"), str(tmp_path / "target"), 0)
+        assert raised.value.errno == errno.ELOOP
+        assert (tmp_path / "host").read_text(encoding="utf-8") == "host"
+    finally:
+        subprocess.run(["umount", tmp_path / "host"], capture_output=True, check=False)

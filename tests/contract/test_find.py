@@ -17,8 +17,8 @@ import pytest
 
 from gpuhook.containers.find import everything, find
 from gpuhook.containers.warm import open_devices
+from gpuhook.containers.warm.host_mounts import own_mounts
 from gpuhook.containers.warm.membership import members
-from gpuhook.containers.warm.process_handle import own_mounts
 from gpuhook.containers.warm.runtime_state import Found
 from gpuhook.errors import GpuhookError
 from tests.contract import engines
@@ -107,12 +107,12 @@ def test_process_has_the_containers_namespaces_and_mounts(bundle_of: Bundles) ->
         host = os.stat("/proc/self/ns/mnt")
         assert process.namespace("mnt") != (host.st_dev, host.st_ino)
         assert process.in_initial_user_namespace()
-        own = own_mounts(process.mounts())
+        own = own_mounts(process.pid, process.mounts())
         mounted = {}
         for line in process.read("mountinfo").decode().splitlines():
             mounted[line.split()[4]] = int(line.split()[0])
-        assert {mounted[path] for path in ("/dev", "/proc", "/run")} <= own.keys()
-        assert not {mounted[path] for path in ("/", "/mnt")} & own.keys()
+        assert {mounted[path] for path in ("/dev", "/run")} <= own.keys()
+        assert not {mounted[path] for path in ("/", "/mnt", "/proc")} & own.keys()
 
 
 def test_mapped_root_user_is_read(bundle_of: Bundles) -> None:

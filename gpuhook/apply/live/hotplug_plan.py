@@ -19,6 +19,7 @@ from gpuhook.apply.live.live_injection import InjectedItems
 from gpuhook.apply.rootfs.rootfs_files import provide
 from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.apply.spec import oci_spec
+from gpuhook.containers.warm import host_mounts
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.kernel import mounts
 from gpuhook.kernel.bpf.device_filter import Rule
@@ -103,7 +104,9 @@ def open_live(
     """
     fallback = oci_spec.device_rules(spec) if spec else None
     rules = DeviceRules.parse(process.read("cgroup"), fallback, cgroup)
-    return Live(process, place, rules, InjectedItems())
+    live = Live(process, place, rules, InjectedItems())
+    live.volumes = host_mounts.volumes(spec)
+    return live
 
 
 def plan(live: Live, wanted: DesiredState) -> HotplugPlan:

@@ -18,7 +18,7 @@ from gpuhook.kernel.mknod import mknod
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Protocol
 
     from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules, Snapshot
@@ -52,7 +52,7 @@ class Live:
 
     __slots__ = (
         "_cleanups", "_identity", "_place", "_root", "left", "made", "process", "require_users",
-        "rules", "signals",
+        "rules", "signals", "volumes",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +70,7 @@ class Live:
         # Called before the root is opened or its owner read; raises if the process may have
         # chosen them.
         self.require_users: Callable[[], None] = lambda: None
+        self.volumes: Sequence[str] = ()  # paths at which config.json binds files of the host
 
     def __enter__(self) -> Live:  # noqa: PYI034 # Self needs a newer Python
         return self
@@ -98,7 +99,7 @@ class Live:
         if self._root is None:
             _ = self.identity  # cached: undo() needs it also after the process has exited
             self.require_users()
-            self._root = LiveRoot(self.process, self._place)
+            self._root = LiveRoot(self.process, self._place, self.volumes)
         return self._root
 
     def require_root(self) -> None:

@@ -16,7 +16,7 @@ from gpuhook.apply.live.container_view import open_root
 from gpuhook.apply.live.live_files import MOST_UNDER_LINK
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.safe_walk import ABSENT, CrossingError, is_in, mount_id
-from gpuhook.containers.warm import process_handle as processes
+from gpuhook.containers.warm import host_mounts
 from gpuhook.errors import fault
 from gpuhook.host.hot import files
 from gpuhook.kernel import mountinfo, mounts
@@ -25,6 +25,8 @@ from gpuhook.kernel.openat2 import openat2
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpuhook.containers.warm.process_handle import Process
     from gpuhook.kernel.mountinfo import Mount
 
@@ -37,13 +39,19 @@ class LiveRoot(Root):
     namespace. Raises GH1747 if the process has another one, GH1733 without permission to enter.
     """
 
-    def __init__(self, process: Process, place: str = "/") -> None:
+    def __init__(self, process: Process, place: str = "/", volumes: Iterable[str] = ()) -> None:
+        """Open it. At the paths `volumes`, it has files of the host."""
+        self._pid = process.pid
         with _Host():
             # Kept open: undo needs them also after the process has exited.
             self.namespace, self._mountinfo, root = open_root(process, place)
             try:
                 super().__init__(f"/proc/{process.pid}/root{place.rstrip('/')}", root)
-                self._mounts = {**processes.own_mounts(self.mounts()), **self._mounts}
+                above = place.rstrip("/")
+                # A runtime resolves links when it mounts: mountinfo has the place.
+                binds = [above + self.real(path) for path in volumes]
+                own = host_mounts.own_mounts(self._pid, self.mounts(), binds)
+                self._mounts = {**own, **self._mounts}
             except BaseException:
                 self._close_namespace()
                 raise
@@ -184,7 +192,7 @@ class LiveRoot(Root):
 
         So it would on a mount that shares the mounts below it (rshared volumes and roots).
         """
-        propagating = processes.propagating_mounts(self.mounts())
+        propagating = host_mounts.propagating_mounts(self._pid, self.mounts())
         for fd in fds:
             if mount_id(fd) in propagating:
                 path = os.readlink(f"/proc/self/fd/{fd}")

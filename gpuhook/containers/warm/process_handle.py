@@ -157,43 +157,6 @@ class Process:
         return error
 
 
-def own_mounts(mounts: list[Mount]) -> dict[int, int]:
-    """Return the ids of a container's mounts whose file systems are not mounted on the host.
-
-    Each has the device of its file system, as in st_dev.
-
-    These are the container's own: its tmpfs mounts, its /proc and /dev. A bind mount of the host's
-    shows a file system that the host has mounted as well: in our mount namespace, or in that of the
-    host's first process.
-    """
-    host = {mount.device for mount in _host_mounts()}
-    own = [mount for mount in mounts if mount.device not in host]
-    return {mount.id: os.makedev(*map(int, mount.device.split(":"))) for mount in own}
-
-
-def propagating_mounts(mounts: list[Mount]) -> set[int]:
-    """Return the ids of a container's mounts below which new mounts propagate to the host.
-
-    They share a peer group with a mount of the host, or a mount of the host follows them.
-    """
-    host = {group for mount in _host_mounts() for group in (mount.shared, mount.master)}
-    return {mount.id for mount in mounts if mount.shared and mount.shared in host}
-
-
-def _host_mounts() -> list[Mount]:
-    """Return the mounts of our namespace, and of the host's first process.
-
-    Without rights over the host, only those of our namespace.
-    """
-    found: list[Mount] = []
-    for path in ("/proc/self/mountinfo", "/proc/1/mountinfo"):
-        try:
-            found += mountinfo.parse(files.read(path))
-        except OSError:
-            continue
-    return found
-
-
 def is_hosts_root() -> bool:
     """Return whether this is the host's root; the root of a user namespace is not.
 

@@ -11,8 +11,9 @@ import os
 
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.safe_walk import Walk, mount_id
-from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import fastjson, files
+from gpuhook.containers.warm import host_mounts
+from gpuhook.errors import fault
+from gpuhook.host.hot import fastjson
 from gpuhook.kernel import mountinfo
 from gpuhook.vendors.hot.rootfs_jobs import root_path
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.containers.warm.process_handle import Process
     from gpuhook.entry.hooks.oci_state import HookState
 
-PROC, TMPFS = "proc", "tmpfs"
+PROC, TMPFS = "proc", host_mounts.TMPFS
 
 
 class HookRoot(Root):
@@ -29,7 +30,8 @@ class HookRoot(Root):
 
     def __init__(self, state: HookState) -> None:
         super().__init__(root_path(state.bundle, state.spec))
-        self._mountinfo: dict[str, bytes] = {}
+        self._mountinfo = b""
+        self._tables: list[bytes] | None = None
         for mount in fastjson.objects(state.spec, "mounts"):
             if mount.get("type") == TMPFS:
                 self.admit(str(mount.get("destination")), TMPFS)
@@ -54,21 +56,20 @@ class HookRoot(Root):
             os.close(fd)
 
     def _is_own(self, number: int, fstype: str) -> bool:
-        mount = mountinfo.find(self._mounts_of("self"), number)
+        if not self._mountinfo:
+            self._mountinfo = host_mounts.table("self")
+        mount = mountinfo.find(self._mountinfo, number)
         if mount is None or mount.fstype != fstype or mount.root != "/":
             return False
-        # A mount that the host's first process sees, too, is not the container's own.
-        return fstype != TMPFS or b" %s " % mount.device.encode() not in self._mounts_of("1")
+        # A mount that a process of the host sees, too, is not the container's own.
+        device = b" %s " % mount.device.encode()
+        return fstype != TMPFS or not any(device in table for table in self._host_tables())
 
-    def _mounts_of(self, process: str) -> bytes:
-        """Return the mountinfo of a process, empty if it cannot be read; it is read once."""
-        if process not in self._mountinfo:
-            try:
-                path = f"/proc/{process}/mountinfo"
-                self._mountinfo[process] = files.read(path, mountinfo.MAX_BYTES)
-            except (OSError, GpuhookError):
-                self._mountinfo[process] = b""
-        return self._mountinfo[process]
+    def _host_tables(self) -> list[bytes]:
+        if self._tables is None:
+            # os.getpid() is the pid in the container's namespace; /proc is still the host's.
+            self._tables = host_mounts.tables(int(os.readlink("/proc/self")), 1)
+        return self._tables
 
 
 def require_container(process: Process, state: HookState) -> None:

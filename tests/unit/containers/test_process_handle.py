@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from gpuhook.containers.warm.process_handle import Process, own_mounts
+from gpuhook.containers.warm.host_mounts import own_mounts
+from gpuhook.containers.warm.process_handle import Process
 from gpuhook.errors import GpuhookError
 
 
@@ -42,7 +43,7 @@ def test_facts_of_the_process(sleeper: subprocess.Popen[bytes]) -> None:
         assert process.environment() == ["NAME=a value", "ODD=\udcff"]
         own = os.stat("/proc/self/ns/mnt")
         assert process.namespace("mnt") == (own.st_dev, own.st_ino)
-        assert own_mounts(process.mounts()) == {}
+        assert own_mounts(process.pid, process.mounts()) == {}
         assert process.mapped_root() == (0, 0)
         with Process(sleeper.pid, process.started) as again:
             assert again.started == process.started
