@@ -6,13 +6,17 @@ docs/reference/figures has a file of JSON for each of them (tests/figures.py).
 
 from __future__ import annotations
 
+import ast
 import json
 
 from generate.pages import CHECKOUT, page, table_row
 
 PAGE = "docs/reference/performance.md"
+LONG_TESTS = "docs/reference/long-tests.md"
+TESTS = CHECKOUT / "tests"
 SOURCES = CHECKOUT / "docs/reference/figures"
 _KEYS = {"what", "value", "limit", "command", "measured"}
+_NAMES = {"cdi": "CDI", "dra": "DRA", "go": "Go", "json": "JSON", "nri": "NRI", "toml": "TOML"}
 # The sections of benchmarks, by their file, in the page's order.
 _BENCHMARKS = {
     "bench_containers": "Starting a container",
@@ -24,20 +28,26 @@ _BENCHMARKS = {
 
 
 def files() -> dict[str, str]:
-    """Return the page with the current figures of benchmarks, by its path in the checkout."""
-    sections = [_section("##", title, f"{name}.json") for name, title in _BENCHMARKS.items()]
-    return page(PAGE, "\n".join(sections))
+    """Return the pages with the current figures, by their paths in the checkout."""
+    benchmarks = [_section(title, f"{name}.json") for name, title in _BENCHMARKS.items()]
+    others = sorted(p.stem for p in SOURCES.glob("*.json") if p.stem not in _BENCHMARKS)
+    long_tests = [_section(_title(name), f"{name}.json", _about(name)) for name in others]
+    return {**page(PAGE, "\n".join(benchmarks)), **page(LONG_TESTS, "\n".join(long_tests))}
 
 
-def long_tests(level: str) -> str:
-    """Return the sections of the long tests, in Markdown."""
-    names = sorted({path.stem for path in SOURCES.glob("*.json")} - _BENCHMARKS.keys())
-    titles = [name.replace("_", " ").capitalize() for name in names]
-    sections = zip(titles, names, strict=True)
-    return "\n".join(_section(level, title, f"{name}.json") for title, name in sections)
+def _title(name: str) -> str:
+    words = [_NAMES.get(word, word) for word in name.split("_")]
+    return " ".join([words[0][0].upper() + words[0][1:], *words[1:]])
 
 
-def _section(level: str, title: str, name: str) -> str:
+def _about(name: str) -> str:
+    """Return what a test's docstring says, and its path."""
+    (path,) = [*TESTS.rglob(f"test_{name}.py"), *TESTS.glob(f"{name}/__main__.py")]
+    first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").splitlines()[0]
+    return f"{first} (`{path.relative_to(CHECKOUT)}`)"
+
+
+def _section(title: str, name: str, about: str = "") -> str:
     """Return a table, with the command and the last day that measured it below."""
     source = SOURCES / name
     rows = json.loads(source.read_text(encoding="utf-8"))
@@ -48,8 +58,9 @@ def _section(level: str, title: str, name: str) -> str:
     columns = ("what", "value", "limit") if has_limits else ("what", "value")
     heads = {"what": "what was measured", "value": "figure", "limit": "limit"}
     lines = [
-        f"{level} {title}",
+        f"## {title}",
         "",
+        *([about, ""] if about else []),
         table_row(*(heads[column] for column in columns)),
         f"|{'---|' * len(columns)}",
         *(table_row(*(one[column] for column in columns)) for one in rows),

@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from generate import figures
 from generate.pages import CHECKOUT, page, table_row
 
 PAGE = "docs/concepts/security.md"
@@ -31,12 +30,9 @@ Vulnerabilities of NVIDIA's container toolkit and of runc, and why gpuhook does 
 | CVE | vulnerability | gpuhook | test |
 |---|---|---|---|
 """
-_MEASURED = """
+_FOOT = """
 If NVIDIA's own stack remains on the node, gpuhook does not change it: `gpuhook doctor` checks its
 configuration.
-
-## What was measured
-
 """
 
 
@@ -48,7 +44,7 @@ def files() -> dict[str, str]:
     source = yaml.safe_load(SOURCE.read_text(encoding="utf-8"))
     text = _HEAD + _rows(source["measures"], "threat", "measure")
     text += _VULNERABILITIES + _rows(source["vulnerabilities"], "id", "vulnerability", "gpuhook")
-    return page(PAGE, text + _MEASURED + figures.long_tests("###"))
+    return page(PAGE, text + _FOOT)
 
 
 def _rows(promises: list[dict[str, Any]], *keys: str) -> str:

@@ -44,16 +44,18 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_figures_have_their_command_and_day(sources: Path) -> None:
     """A figure that is measured again replaces the previous one; the latest day is named."""
-    path = sources / "path_races.json"
+    path = sources / "live_races.json"
+    path.unlink()
     write(path, "rounds", "3", "", "make soak")
     write(path, "leaks", "1", "0", "make soak")
     write(path, "rounds", "10", "", "make soak")
-    text = figures.long_tests("###")
-    assert "### Path races\n" in text
+    text = figures.files()[figures.LONG_TESTS]
+    assert "## Live races\n" in text
+    assert "(`tests/attacks/test_live_races.py`)" in text
     assert "| rounds | 10 |  |\n| leaks | 1 | 0 |\n\nMeasured by `make soak` on 2" in text
 
 
 def test_figures_with_other_keys_are_refused(sources: Path) -> None:
-    (sources / "other.json").write_text('[{"what": "rounds"}]', "utf-8")
+    (sources / "live_races.json").write_text('[{"what": "rounds"}]', "utf-8")
     with pytest.raises(ValueError, match="must have the keys command, limit"):
-        figures.long_tests("##")
+        figures.files()
