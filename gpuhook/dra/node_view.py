@@ -7,6 +7,8 @@ changes with the driver, is compared at each prepare.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import threading
 from dataclasses import dataclass, field
 
@@ -155,5 +157,6 @@ class NodeView:
                 warnings += more
             except GpuhookError as error:
                 trouble = error.message
-        token = snapshot.tokens.get(part.domain, "")
+        # The vendor's token names the files of all MIG instances: 24 kB in each claim.
+        token = hashlib.sha256(os.fsencode(snapshot.tokens.get(part.domain, ""))).hexdigest()
         return DriverState(pool, spec, token, trouble, sharing), warnings

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This process: its name, and its end when its parent ends. Sources: proc(5), prctl(2).
+"""This process: its name, its memory, its end. Sources: proc(5), prctl(2), mallopt(3).
 
 Signals by name match the first argument in /proc/PID/cmdline (pkill -f, the config-manager of
 NVIDIA's plugin) or the thread's name (pkill, killall). The arguments are memory of the process, at
@@ -18,6 +18,7 @@ from gpuhook.kernel.libc import LIBC, os_error
 
 _PR_SET_PDEATHSIG = 1
 _SIGKILL = 9
+_M_ARENA_MAX = -8
 
 
 def die_with(parent: int) -> None:
@@ -29,6 +30,15 @@ def die_with(parent: int) -> None:
 
 
 _ARG_START, _ARG_END = 48, 49  # fields of /proc/<pid>/stat, proc(5)
+
+
+def limit_arenas() -> None:
+    """Let all threads allocate from one arena, where the C library has several.
+
+    glibc has up to eight for each core, and each keeps what its threads have freed.
+    """
+    if hasattr(LIBC, "mallopt"):
+        LIBC.mallopt(_M_ARENA_MAX, 1)
 
 
 def rename(name: str) -> None:

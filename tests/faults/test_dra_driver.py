@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -13,10 +14,11 @@ import yaml
 
 from gpuhook.dra.claims.claim import ClaimName
 from tests import depth, growth
+from tests.bench.nodes import partitioned
 from tests.cluster_api.cluster_server import Cluster, Fault
 from tests.faults import vitals
 from tests.figures import Figures
-from tests.kubelet.allocated_claims import result, stored
+from tests.kubelet.allocated_claims import result, stored, uid_of
 from tests.kubelet.dra_kubelet import DraKubelet
 from tests.kubelet.dra_process import DraProcess
 from tests.kubelet.dra_running import RunDra, cluster, dra_kubelet, run_dra
@@ -24,6 +26,7 @@ from tests.waiting import eventually
 
 __all__ = ["cluster", "dra_kubelet", "run_dra"]
 DRIVER, AMD = "gpu.nvidia.com", "gpu.amd.com"
+CHECKPOINT = f"plugins/{DRIVER}/gpuhook-claims.json"
 _STEPS = 22  # file operations of a prepare, and more: a call without a kill is a case, too
 Claims = list[ClaimName]
 
@@ -265,3 +268,33 @@ def test_thousands_of_claims_leave_nothing(
     assert now <= files
     assert added <= 3
     assert driver.specs() == []
+
+
+@pytest.mark.thorough
+@pytest.mark.soak
+def test_claims_of_a_node_of_instances(
+    run_dra: RunDra, dra_kubelet: DraKubelet, cluster: Cluster, figures: Figures
+) -> None:
+    """112 MIG instances are published, and 500 claims of their shares have little of memory."""
+    replicas = "[{name: nvidia.com/mig-1g.5gb, replicas: 8}]"
+    text = f"flags: {{migStrategy: mixed}}\nsharing: {{timeSlicing: {{resources: {replicas}}}}}\n"
+    driver = run_dra(partitioned(), f"version: v1\n{text}")
+    dra_kubelet.plugin(DRIVER)
+    eventually(lambda: sum(len(one["spec"]["devices"]) for one in cluster.store.slices()) == 112)
+    assert max(len(one["spec"]["devices"]) for one in cluster.store.slices()) <= 128
+    devices = [one["name"] for found in cluster.store.slices() for one in found["spec"]["devices"]]
+    share: dict[str, Any] = {"consumedCapacity": {"slots": "1"}}
+    claims = [
+        stored(cluster, f"c{n}", result(devices[n % 112], shareID=uid_of(f"c{n}"), **share))
+        for n in range(500)
+    ]
+    before = vitals.read(driver.pid)
+    for first in range(0, 500, 100):
+        succeed(dra_kubelet, "prepare", *claims[first : first + 100])
+    after, size = vitals.read(driver.pid), (dra_kubelet.root / CHECKPOINT).stat().st_size
+    succeed(dra_kubelet, "unprepare", *claims)
+    assert driver.specs() == []
+    limits = {"MiB of resident memory": (after.mib, before.mib + 24), "bytes": (size, 2_000_000)}
+    for what, (value, most) in limits.items():
+        figures.record(f"{what} with 500 claims", str(value), str(most))
+        assert value <= most, what

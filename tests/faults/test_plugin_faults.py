@@ -82,6 +82,16 @@ def test_restart_after_sigkill_takes_the_old_socket(run: Run, kubelet: Kubelet) 
     assert os.listdir(kubelet.directory) == ["kubelet.sock"]
 
 
+def test_a_plugin_without_an_api_server_has_no_openssl(run: Run, kubelet: Kubelet) -> None:
+    """It would be 5 MB of each node's memory."""
+    running = run("t4", GPUHOOK_HEALTH_POLL_INTERVAL="100ms")
+    kubelet.wait_for_devices(GPU, 4)
+    kubelet.release(kubelet.allocate(GPU, 1))
+    maps = Path(f"/proc/{running.pid}/maps").read_text(encoding="utf-8")
+    assert "cygrpc" in maps
+    assert "libssl" not in maps
+
+
 def test_removed_socket_is_created_again(run: Run, kubelet: Kubelet) -> None:
     running = run()
     kubelet.wait_for_devices(GPU, 4)

@@ -16,12 +16,11 @@ from tests import growth
 from tests.depth import depth
 from tests.faults import vitals
 from tests.figures import Figures
-from tests.kubelet.kubelet import AdmissionError, Kubelet
+from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import PluginProcess, plugin
 from tests.kubelet.running import kubelet
 from tests.simulated import changes, stub_events
 from tests.simulated.node import make_node
-from tests.waiting import eventually
 
 __all__ = ["kubelet"]
 
@@ -50,7 +49,10 @@ class Life:
         self.facts = dump_file.load("a100-mig")
         self.replicas, self.allocations = 4, 0
         self.events = cycle(
-            [self.reload, self.restart, self.mig, self.watch, self.sighup, self.xid, self.claim]
+            [
+                *(self.reload, self.restart, self.mig, self.withdraw),
+                *(self.watch, self.sighup, self.xid, self.claim),
+            ]
         )
 
     @property
@@ -65,23 +67,17 @@ class Life:
     def turn(self) -> None:
         """Let one thing happen, after the calls of some pods."""
         for _ in range(5):
-            eventually(self.pod)
+            self.pod()
         assert "gpuhook_" in self.running.metrics()
         next(self.events)()
         self.settled()
 
-    def pod(self) -> bool:
-        """Allocate a unit, and return whether there was one: the plugin registers again if the
-        kubelet is slow, and it is, by the fast clock.
-        """
-        try:
-            allocated = self.kubelet.allocate(SLICE, 1)
-        except AdmissionError:
-            return False
+    def pod(self) -> None:
+        """Allocate a unit, and release it."""
+        allocated = self.kubelet.allocate(SLICE, 1)
         assert allocated.response.envs["NVIDIA_VISIBLE_DEVICES"].startswith("MIG-")
         self.kubelet.release(allocated)
         self.allocations += 1
-        return True
 
     def reload(self) -> None:
         self.replicas = 2 if self.replicas == 4 else 4
@@ -96,6 +92,16 @@ class Life:
         fewer = replace(first, instances=first.instances[:-2])
         changes.become(self.running.node, replace(self.facts, gpus=(fewer, *others)))
         self.kubelet.wait_for_devices(SLICE, (self.slices - 2) * self.replicas)
+        changes.become(self.running.node, self.facts)
+
+    def withdraw(self) -> None:
+        """Remove all instances of the resource, and create them again."""
+        gpus = [
+            replace(gpu, instances=tuple(i for i in gpu.instances if i.profile != "1g.5gb"))
+            for gpu in self.facts.gpus
+        ]
+        changes.become(self.running.node, replace(self.facts, gpus=tuple(gpus)))
+        self.kubelet.wait_for_devices(SLICE, 0)
         changes.become(self.running.node, self.facts)
 
     def watch(self) -> None:
@@ -123,7 +129,7 @@ def test_a_week(tmp_path: Path, kubelet: Kubelet, figures: Figures) -> None:
     with plugin(place, node, kubelet, text, env, module=program) as running:
         life = Life(running, kubelet)
         life.settled()
-        for _ in range(14):  # each event twice: libraries keep what they first need
+        for _ in range(16):  # each event twice: libraries keep what they first need
             life.turn()
         before, files = vitals.read(running.pid), growth.Directory(running.state)
         began, lines = time.monotonic(), len(running.log())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.cluster_api.cluster_server import Cluster, node, serving
 from tests.kubelet.dra_kubelet import DraKubelet
 from tests.kubelet.dra_process import NODE, DraProcess, dra_process
@@ -45,7 +46,7 @@ def run_dra(tmp_path: Path, dra_kubelet: DraKubelet, cluster: Cluster) -> Iterat
     with ExitStack() as stack:
 
         def start(
-            profile: str = "h100x8",
+            profile: str | Node = "h100x8",
             text: str = "version: v1\n",
             *,
             has_amd: bool = False,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpuhook` whose event loop has a fast clock: CLOCK_SPEED seconds in each second.
 
-All intervals of the device plugin, such as checks and retries, are the loop's. The driver is no
-faster: its deadline is in real seconds.
+All intervals of the device plugin, such as checks and retries, are the loop's. The driver and the
+kubelet are no faster: the plugin waits for them in real seconds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from gpuhook.cli import main
 from gpuhook.device_plugin.health import health_service
+from gpuhook.device_plugin.kubelet import plugin_sockets, resource_offer
 
 SPEED = float(os.environ.get("CLOCK_SPEED", "1"))
 
@@ -39,5 +40,8 @@ class FastLoop(asyncio.SelectorEventLoop):
 
 if __name__ == "__main__":
     vars(health_service)["_DRIVER_TIMEOUT"] *= SPEED
+    vars(plugin_sockets)["_GRACE"] *= SPEED
+    vars(resource_offer)["_STREAM_TIMEOUT"] *= SPEED
+    vars(resource_offer)["_REOPEN_TIMEOUT"] *= SPEED
     vars(asyncio.events)["new_event_loop"] = FastLoop  # asyncio.run() calls it
     main(prog_name="gpuhook")

@@ -71,10 +71,11 @@ def run(ctx: click.Context, process: str, chosen: object, name: str, *left_out: 
     `name` is the name of the process in ps, "" for an unchanged one. The modules `left_out` are not
     imported with it: asyncio and structlog import some that are installed and take memory.
     """
+    from gpuhook.kernel import process as kernel_process
+
+    kernel_process.limit_arenas()
     module = imported(process, *left_out)
     if name:
-        from gpuhook.kernel import process as kernel_process
-
         kernel_process.rename(name)
     from gpuhook.host import logs
 

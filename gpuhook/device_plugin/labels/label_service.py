@@ -90,8 +90,6 @@ class LabelService:
 
     async def _write_current(self) -> None:
         """Write labels until the written ones are current."""
-        from gpuhook.device_plugin.api_server.client import is_forbidden
-
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         reported = ""
         while (source := self._current) is not None and source != self._written:
@@ -101,10 +99,18 @@ class LabelService:
                 if str(error) != reported:
                     reported = str(error)
                     self._notifier.log.warning("the labels were not updated", cause=reported)
-                if not (isinstance(error, GpuhookError) and is_forbidden(error)):
+                if not self._is_forbidden(error):
                     await asyncio.sleep(backoff.next())
                     continue
             self._written = source
+
+    def _is_forbidden(self, error: Exception) -> bool:
+        """Return whether the API server refuses the labels."""
+        if self._server is None or not isinstance(error, GpuhookError):
+            return False
+        from gpuhook.device_plugin.api_server.client import is_forbidden
+
+        return is_forbidden(error)
 
     async def _label(self, source: _LabelSource) -> None:
         """Write the labels; then raise the error of a vendor whose labels are unknown.

@@ -64,6 +64,7 @@ class ClaimCheckpoint:
         self._waiting: SimpleQueue[_Change] = SimpleQueue()
         self._claims: Claims = {}
         self._version = ""  # of the file that `_claims` are of
+        self._texts: dict[str, tuple[PreparedClaim, str]] = {}  # by UID: what was written last
 
     def lock(self) -> FileLock:
         """Return the lock of the file, which all drivers of the node share; GH2604 if it waits."""
@@ -135,7 +136,7 @@ class ClaimCheckpoint:
 
     def write(self, claims: Claims) -> None:
         """Write all claims, and keep the file before as `previous`. The caller has the lock."""
-        body = json.dumps({uid: one.document() for uid, one in claims.items()}).encode()
+        body = self._body(claims).encode()
         head = {
             "format": _FORMAT,
             "version": VERSION,
@@ -146,6 +147,17 @@ class ClaimCheckpoint:
         durable_file.replace(self.path, json.dumps(head).encode() + b"\n" + body, 0o600)
         self._claims = claims
         self._version = files.version(os.stat(self.path))
+
+    def _body(self, claims: Claims) -> str:
+        """Return all claims as JSON. A claim that was written before keeps its text."""
+        texts = {}
+        for uid, one in claims.items():
+            known = self._texts.get(uid)
+            if known is None or known[0] is not one:
+                known = one, f"{json.dumps(uid)}: {json.dumps(one.document())}"
+            texts[uid] = known
+        self._texts = texts
+        return f"{{{', '.join(text for _, text in texts.values())}}}"
 
     def load(self, path: str) -> tuple[Claims, str]:
         """Return the claims in a file, and the boot that they are of.

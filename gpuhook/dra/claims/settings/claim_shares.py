@@ -58,8 +58,11 @@ def claim_shares(
         share = replace(share, settings=settings, number=number, slots=slots)
         client = server.limit(used.index(result), share.uuid) if server is not None else None
         found.append(_with_memory(share, result, device, node, client))
+    by_claim: dict[str, list[DeviceShare]] = {}
+    for one in others:
+        by_claim.setdefault(one.claim.uid, []).append(one)
     for share in found:
-        _require_same_modes(share, found, others)
+        _require_same_modes(share, found, by_claim.values())
         _require_room(share, [*others, *found], node)
     return tuple(found)
 
@@ -123,13 +126,16 @@ def _require_room(share: DeviceShare, held: Collection[DeviceShare], node: NodeS
 
 
 def _require_same_modes(
-    share: DeviceShare, own: Collection[DeviceShare], others: Collection[DeviceShare]
+    share: DeviceShare, own: Collection[DeviceShare], others: Collection[Collection[DeviceShare]]
 ) -> None:
-    """Raise GH2621 if another claim uses the device with other modes."""
-    for other in others:
-        if other.uuid != share.uuid or share.is_admin:
-            continue
-        theirs = [one for one in others if one.claim.uid == other.claim.uid]
+    """Raise GH2621 if another claim uses the device with other modes.
+
+    `others` are the shares of each other claim.
+    """
+    if share.is_admin:
+        return
+    same = ((one, theirs) for theirs in others for one in theirs if one.uuid == share.uuid)
+    for other, theirs in same:
         pairs = {
             "the time slice": (share.settings.time_slice, other.settings.time_slice),
             "the compute mode": (share.settings.compute_mode, other.settings.compute_mode),

@@ -18,10 +18,13 @@ from gpuhook.device_plugin.kubelet.registration import KubeletSocket
 from gpuhook.device_plugin.metrics.counters import Counters
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel.inotify import Inotify
+from tests.depth import depth
+from tests.figures import Figures
 from tests.kubelet.kubelet import AdmissionError, Kubelet
 from tests.kubelet.plugin import Answers, Observed, Plugin, resource
 from tests.kubelet.pod_resources import PodResources, pod
 
+WITHDRAWALS = depth(10, 100, 5000)
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 
 
@@ -153,6 +156,22 @@ def test_stop_withdraws_resources_and_removes_sockets(kubelet: Kubelet, plugin: 
     assert sockets(kubelet) == {"another.sock"}
     assert plugin.observed.count("stopped") == 2
     assert plugin.thread.tasks() == 0
+
+
+@pytest.mark.soak
+def test_each_withdrawal_sends_the_empty_list(
+    kubelet: Kubelet, plugin: Plugin, figures: Figures
+) -> None:
+    """Without that list, the kubelet would count the units as unhealthy for five minutes."""
+    for number in range(WITHDRAWALS):
+        units = 7 if number % 10 else 7000
+        plugin.offer(resource(1, units, MIG))
+        kubelet.wait_for_devices(MIG, healthy=units)
+        stream = kubelet.endpoint(MIG).stream
+        plugin.offer()
+        kubelet.wait_for(lambda stream=stream: stream.ended, "its end")  # type: ignore[misc]
+        assert stream.lists[-1] == []
+    figures.record("withdrawals of a resource", str(WITHDRAWALS))
 
 
 def test_newer_plugin_takes_the_socket_over(kubelet: Kubelet, plugin: Plugin) -> None:
