@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook import loader
 from gpuhook.apply import rootfs
 from gpuhook.apply.rootfs import loader_replay
 from gpuhook.apply.rootfs.provision import Provision
@@ -149,7 +150,7 @@ def test_another_build_of_the_release_makes_the_files_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provided(image(tmp_path / "1"))
-    monkeypatch.setattr(loader_replay.loader, "__path__", [str(tmp_path)])
+    monkeypatch.setattr(loader, "__path__", [str(tmp_path)])
     assert provided(image(tmp_path / "2"))
 
 
