@@ -20,6 +20,8 @@ _KINDS = {
 }
 # Made again whenever it is missing: its contents are not behaviour.
 _UNREAD = ("/compiled/",)
+# Records of the loader's files, whose names depend on when gpuhook was installed.
+_LEFT_OUT = "/state/loader"
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ def read(roots: list[str]) -> Tree:
         for directory, names, files in os.walk(root):
             for name in [*names, *files]:
                 path = f"{directory}/{name}"
-                tree[path] = _entry(path)
+                if _LEFT_OUT not in path:
+                    tree[path] = _entry(path)
     return tree
 
 
