@@ -69,6 +69,11 @@ def dmem_preload() -> Path:
     return _compiled("dmem_preload.c", ("-shared", "-fPIC", "-ldl"))
 
 
+def clock_jump() -> Path:
+    """Return the library that gives a program another time of day."""
+    return _compiled("clock_jump.c", ("-shared", "-fPIC"))
+
+
 def gpu_probe() -> Path:
     """Return a built static program that uses a simulated GPU's memory: see gpu_probe.c."""
     return _compiled("gpu_probe.c", ("-static", "-s"))
