@@ -68,8 +68,8 @@ def test_commands(name: str, apart: Installation, bundle_of: Bundles) -> None:
     words = ["generate-cdi", *apart.node.options, "--output-file", str(apart.specs / "again.yaml")]
     assert gpuhook(*words).rc == 0
     usual = gpuhook("doctor", "-o", "json", jumped=False)
-    jumped = gpuhook("doctor", "-o", "json")
-    assert _verdicts(usual) == _verdicts(jumped)
+    later = gpuhook("doctor", "-o", "json")
+    assert _verdicts(usual) == _verdicts(later)
 
 
 def _verdicts(done: Result) -> dict[str, str]:
