@@ -137,9 +137,11 @@ static int has_mark(const char *text, size_t size)
 }
 
 // Whether the settings may have words of requests or runtimes: one of their keys, unless its line is a comment, in characters of
-// which YAML takes none for the end of a line.
+// which YAML takes none for the end of a line. A backslash may be part of an escaped key.
 static int has_key(const char *text)
 {
+	if (strchr(text, '\\'))
+		return 1;
 	for (int n = 0; keys[n]; n++) {
 		for (const char *at = text; (at = strstr(at, keys[n])); at++) {
 			const char *line = at;
@@ -200,7 +202,7 @@ static int needs_no_python(char **words, const char *low, int is_recorded, const
 	char path[PATH_MAX];
 	size_t size;
 
-	if (!bundle || has_own_settings() || !(is_recorded ? is_first(low, script) : low[0] == '/'))
+	if (!bundle || has_own_settings() || (is_recorded && !is_first(low, script)))
 		return 0;
 	if (snprintf(path, sizeof path, "%s/config.json", bundle) >= (int)sizeof path)
 		return 0;
@@ -220,7 +222,9 @@ static int is_direct(char **words, const char *low, int is_recorded, const struc
 			return 0;
 		is_edited |= IS(*word, "create") || IS(*word, "run");
 	}
-	return is_program(low, script) && (!is_edited || needs_no_python(words, low, is_recorded, script));
+	// The shell and Python search a name in PATH, not in the working directory.
+	return low[0] == '/' && is_program(low, script) &&
+	       (!is_edited || needs_no_python(words, low, is_recorded, script));
 }
 
 int main(int argc, char **argv)

@@ -12,7 +12,7 @@ for word do
   case $name$word in --version|-[vV]) version=1; trap 'echo "gpuhook: @VERSION@"' 0 ;; esac
   case $before,$word in *,-*|--*) ;; *) name=x ;; esac; before=$word
 done
-[ -z "$edit" ] && [ -x "$low" ] && start "$low" "$@"
+case $edit$low in /*) [ -x "$low" ] && start "$low" "$@" ;; esac
 found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.excepthook = lambda t, e, b: print(str(e).translate({**dict.fromkeys(range(32), 32), 34: 39, 92: 47})); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.entry.runtime"); from gpuhook.entry.runtime import main; main()' "$0" "$@")
 status=$?
 case $status:$found in 0:/*) start "$found" "$@" ;; 0:*) status='0, no answer' found= ;; 1:*) ;; 3:*) exit 1 ;; *) found= ;; esac
@@ -20,7 +20,7 @@ case $status:$found in 0:/*) start "$found" "$@" ;; 0:*) status='0, no answer' f
 PATH=$PATH:/usr/bin:/bin grep -qsF '"@LIB@"' "$0"; [ $? = 1 ] && exec "$0" "$@"
 # A container that names no GPU must start all the same; 1 and 2: no match, no file.
 PATH=$PATH:/usr/bin:/bin grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o])|AMD_VISIBLE_DEVICES=([^vn"]|v[^o]|n[^o])|amd-container-devices/|DOCKER_RESOURCE_[^=]*GPU|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|gpuhook/memory/|io\.gpuhook\.' "${config:-$bundle/config.json}"
-case $? in 1|2) [ -x "$low" ] || low=$(command -v runc || command -v crun); [ -n "$low" ] && start "$low" "$@" ;; esac
+case $? in 1|2) low=$(command -v "$low" || command -v runc || command -v crun); [ -n "$low" ] && start "$low" "$@" ;; esac
 found=${found:-status $status}
 error() { echo "gpuhook-runtime: error GH1404: @PYTHON@ with @LIB@ failed ($found), and $bundle/config.json names GPUs (or there is no runc or crun): reinstall gpuhook-runtime"; }
 error >&2

@@ -20,7 +20,9 @@ from tests.figures import Figures
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # No test asserts a time: on a busy machine each example may take as long as it likes. Everyday
 # examples are the same in each run; what random ones have found is kept with @example.
-settings.register_profile("everyday", deadline=None, derandomize=True, database=None)
+settings.register_profile(
+    "everyday", deadline=None, derandomize=True, database=None, max_examples=40
+)
 settings.register_profile("all", deadline=None, print_blob=True)
 settings.load_profile("all" if depth.IS_ALL else "everyday")
 private_machine.restore_signals()

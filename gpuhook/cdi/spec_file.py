@@ -8,6 +8,7 @@ that this decoder would change (00, 1e3, yes) is an error: it must have quotes.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from typing import Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
 
 FORMATS = ("yaml", "json")
+# Two escapes of JSON for one character, or an escaped backslash.
+_PAIR = re.compile(r"(\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}|\\\\")
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _NUMBERS_AND_FLAGS = frozenset((
@@ -81,8 +84,13 @@ def document(spec: Spec, fmt: str) -> str:
 
 def _text(spec: Spec, fmt: str) -> str:
     if fmt == "json":
-        return documents.json_text(spec)
+        return _PAIR.sub(_character, documents.json_text(spec))
     return documents.yaml_text(spec, _SpecDumper, explicit_start=True, width=4096)
+
+
+def _character(escape: re.Match[str]) -> str:
+    """Return the character of two escapes, which YAML lacks; a backslash as it is."""
+    return escape[0] if escape[1] is None else str(json.loads(f'"{escape[0]}"'))
 
 
 def write(spec: Spec, path: str, fmt: str) -> None:

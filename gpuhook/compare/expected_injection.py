@@ -6,10 +6,12 @@ A vendor's specs show what the vendor adds; gpuhook's plan comes from a spec of 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpuhook.apply.rootfs import hook_args
+from gpuhook.apply.spec import oci_spec
 from gpuhook.cdi import spec_file as cdi_spec
 from gpuhook.cdi import spec_notes
 from gpuhook.cdi.hot import registry
@@ -58,9 +60,9 @@ def _nothing() -> ContainerEdits:
 class ExpectedInjection:
     """The edits and jobs of a grant, empty without `names` and with a `refusal`.
 
-    `whole` and `whole_todo` are the grant for all capabilities, `others` the nodes of all devices
-    of the host. `further_nodes` are the paths of those of further vendors. `foreign` are the edits
-    of other specs of this node. `notes` are the warnings of the wrapper.
+    `whole` and `whole_todo` are the grant for all capabilities, `others` the device numbers of the
+    nodes of all devices of the host. `further_nodes` are the paths of those of further vendors.
+    `foreign` are the edits of other specs of this node. `notes` are the warnings of the wrapper.
     """
 
     names: list[str] = field(default_factory=list)
@@ -71,7 +73,7 @@ class ExpectedInjection:
     whole: ContainerEdits = field(default_factory=_nothing)
     whole_todo: list[Jobs] = field(default_factory=list)
     foreign: ForeignSpec = field(default_factory=ForeignSpec)
-    others: ContainerEdits = field(default_factory=_nothing)
+    others: dict[str, tuple[int, int]] = field(default_factory=dict)
     further_nodes: frozenset[str] = frozenset()
     refusal: GpuhookError | None = None
     notes: list[str] = field(default_factory=list)
@@ -85,6 +87,9 @@ class PlanNode:
         self.foreign = foreign(specs)
         self.specs = read_node_specs(specs)
         self._whole: dict[tuple[str, ...], tuple[ContainerEdits, list[Jobs]]] = {}
+        self._others: dict[str, tuple[int, int]] | None = None
+        for one in context.every():
+            _check_once(one.node)
 
     def whole(self, names: Sequence[str]) -> tuple[ContainerEdits, list[Jobs]]:
         """Return the edits and jobs for these names and all capabilities; do not change them."""
@@ -95,12 +100,32 @@ class PlanNode:
             self._whole[key] = injection.edits, injection.hook_jobs
         return self._whole[key]
 
-    def others(self) -> ContainerEdits:
-        """Return the edits for all devices of the host, {} if a device cannot be resolved."""
-        try:
-            return self.whole(("all",))[0]
-        except GpuhookError:  # two specs describe a device, or none does
-            return {}
+    def others(self) -> dict[str, tuple[int, int]]:
+        """Return the numbers of all devices' nodes, {} if a device cannot be resolved."""
+        if self._others is None:
+            try:
+                self._others = _numbers(self.whole(("all",))[0])
+            except GpuhookError:  # two specs describe a device, or none does
+                self._others = {}
+        return self._others
+
+
+def _check_once(node: VendorNode) -> None:
+    """Treat the specs that match this host as fresh: plans do not compare each with it again."""
+    for spec in node.registry().all():
+        if not node.changes(spec):
+            node.await_refresh(spec)
+
+
+def _numbers(edits: ContainerEdits) -> dict[str, tuple[int, int]]:
+    """Return the numbers of the character devices in `edits` that the host has, by path."""
+    found = {}
+    for node in edits.get("deviceNodes") or ():
+        with suppress(GpuhookError):  # the host no longer has it
+            device = oci_spec.oci_device(node)
+            if device["type"] == "c":
+                found[node["path"]] = device["major"], device["minor"]
+    return found
 
 
 def expected_injection(
@@ -174,7 +199,7 @@ def _add_further(
     found.where = "; ".join(filter(None, (found.where, where)))
     found.edits = merged([found.edits, injection.edits])
     found.whole = merged([found.whole, injection.edits])
-    found.others = merged([found.others, every])
+    found.others = {**found.others, **_numbers(every)}
 
 
 def _every(node: VendorNode) -> ContainerEdits:

@@ -12,7 +12,7 @@ from gpuhook.compare.expected_injection import PlanNode, own_spec, read_specs
 from gpuhook.containers.warm import runtime_state
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, printable, rebuild
-from gpuhook.host import worker_pool
+from gpuhook.host import console, worker_pool
 from gpuhook.host.error_text import fault_document, worded
 from gpuhook.host.hot import state
 from gpuhook.host.hot.engine_log import unforeseen
@@ -78,7 +78,7 @@ class NodeComparison:
             failure(found.id, container_worker.no_answer(found.id, answer))
             if isinstance(answer, NoAnswerError)
             else dict(answer)
-            for found, answer in answers
+            for found, answer in console.counted(answers, len(chosen), "containers")
         ]
         return [one for one in results if one]
 

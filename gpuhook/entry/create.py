@@ -92,7 +92,7 @@ class Create:
         spec = config_json.parsed(path, raw)
         edited = self.edited(spec, low_level)
         if edited.is_changed:
-            files.replace(path, config_json.text(path, spec))
+            files.replace(path, fastjson.dumps(spec, raw))
         if edited.route or self.log.warnings:
             trouble = self._enter_in_ledger(spec, edited, low_level)
             if trouble is not None and self.is_exclusive:

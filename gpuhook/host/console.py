@@ -25,7 +25,9 @@ from gpuhook.host.text_table import Terminal, fitted, table
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 JSON, YAML, TABLE, WIDE, NAME, TEXT = "json", "yaml", "table", "wide", "name", "text"
 _MAX_LINE = 4096
@@ -33,6 +35,7 @@ _YAML_WIDTH = 100
 AFTER = 1.0  # seconds until work is shown
 _CLEAR = "\r\x1b[K"
 _shown: list[str] = []  # the work that is shown now
+_counts: list[str] = []  # how much of it is done
 _NUMBER, _ERROR_NUMBER = 1, 2  # the descriptors of standard output and standard error
 _NAME = "standard output"
 
@@ -134,9 +137,14 @@ def note(text: str) -> None:
 
 def _tell(text: str) -> None:
     """Print a line on standard error, in the place of the progress that is shown there."""
+    clear_progress()
+    click.echo(text, err=True)
+
+
+def clear_progress() -> None:
+    """Remove the line of the progress before output; it appears again."""
     if _shown:
         _write(_CLEAR)
-    click.echo(text, err=True)
 
 
 def is_quiet() -> bool:
@@ -166,12 +174,22 @@ def progress(work: str, after: float = AFTER) -> Iterator[None]:
         _shown.remove(work)
 
 
+def counted(items: Iterable[T], total: int, what: str) -> Iterator[T]:
+    """Yield `items`; the progress that is shown meanwhile has the number of those done."""
+    try:
+        for done, item in enumerate(items):
+            _counts[:] = [f": {what} {done}/{total}"]
+            yield item
+    finally:
+        _counts.clear()
+
+
 def _show(work: str, after: float, ended: threading.Event) -> None:
     seconds = after
     if ended.wait(after):
         return
     while True:
-        _write(f"{_CLEAR}{work} ... {seconds:.0f} s")
+        _write(f"{_CLEAR}{work}{''.join(_counts)} ... {seconds:.0f} s")
         if ended.wait(1):
             _write(_CLEAR)
             return

@@ -16,7 +16,7 @@ from gpuhook.apply.rootfs import hook_args
 from gpuhook.apply.spec import change_record
 from gpuhook.containers import find
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host import worker_pool
+from gpuhook.host import console, worker_pool
 from gpuhook.host.error_text import fault_document, worded
 from gpuhook.host.hot import files
 from gpuhook.host.worker import NoAnswerError
@@ -61,6 +61,7 @@ def inspect_all(state_roots: Sequence[str] = ()) -> dict[str, Any]:
     trouble: list[dict[str, str]] = []
     read = partial(_read, _context())
     answers = worker_pool.each(read, mine, _PATIENCE, _AT_ONCE)
+    answers = console.counted(answers, len(mine), "containers")
     late, skipped = 0, mine[:0]
     for number, (found, answer) in enumerate(answers, 1):
         if isinstance(answer, NoAnswerError):

@@ -201,6 +201,7 @@ def mount_facts(mount: Mount) -> dict[str, Any]:
 
 def _nodes(live: Live, mounted: set[str]) -> Iterator[dict[str, Any]]:
     traces, root = [vendor.traces for vendor in vendors()], state.host_root()
+    nodes: dict[str, os.stat_result] = {}
     for directory in dict.fromkeys(path for one in traces for path in one.NODE_DIRECTORIES):
         for name in live.root.directory_names(directory):
             path = f"{directory}/{name}"
@@ -209,22 +210,31 @@ def _nodes(live: Live, mounted: set[str]) -> Iterator[dict[str, Any]]:
                 continue
             number = (os.major(found.st_rdev), os.minor(found.st_rdev))
             if any(one.is_node(path, number, root) for one in traces):
-                yield _node(live, path, found, is_bound=path in mounted)
+                nodes[path] = found
+    numbers = [(os.major(one.st_rdev), os.minor(one.st_rdev)) for one in nodes.values()]
+    verdicts = live.rules.verdicts("c", numbers, "rw") if numbers else []
+    for (path, found), number, verdict in zip(nodes.items(), numbers, verdicts, strict=True):
+        yield _node(path, found, number, verdict, is_bound=path in mounted)
 
 
-def _node(live: Live, path: str, found: os.stat_result, *, is_bound: bool) -> dict[str, Any]:
-    major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
-    allowed, reason = live.rules.verdict("c", major, minor, "rw")
+def _node(
+    path: str,
+    found: os.stat_result,
+    number: tuple[int, int],
+    verdict: tuple[bool, str],
+    *,
+    is_bound: bool,
+) -> dict[str, Any]:
     return {
         "path": path,
-        "major": major,
-        "minor": minor,
+        "major": number[0],
+        "minor": number[1],
         "mode": f"{stat.S_IMODE(found.st_mode):04o}",
         "uid": found.st_uid,
         "gid": found.st_gid,
         "bound": is_bound,
-        "allowed": allowed,
-        "reason": reason,
+        "allowed": verdict[0],
+        "reason": verdict[1],
     }
 
 

@@ -48,7 +48,7 @@ def further_devices(
 
     def load(vendor: str, way: str) -> Registry:
         dirs = settings.spec_dirs
-        layers = [] if inventory or roots else spec_list.layers(dirs)
+        layers = [] if inventory or roots else spec_list.plan_layers(dirs)
         found = Registry(dirs, layers, vendor, way)
         spec = described.get(vendor)
         if spec is None:

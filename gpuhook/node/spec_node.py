@@ -42,7 +42,7 @@ def first_node(chosen: Settings) -> VendorNode:
 
 def _load(chosen: Settings) -> Callable[[str, str], Registry]:
     dirs = chosen.spec_dirs
-    return lambda vendor, way: Registry(dirs, spec_list.layers(dirs), vendor, way)
+    return lambda vendor, way: Registry(dirs, spec_list.plan_layers(dirs), vendor, way)
 
 
 def awaited_refreshes(context: PlanContext) -> dict[str, str]:

@@ -142,11 +142,37 @@ def test_directories_of_the_node_are_hidden() -> None:
             assert paths == [f"/driver-root/{one}" for one in expected]
             volumes = {one["name"] for one in spec["volumes"]}
             assert ("hidden" in volumes) is bool(expected)
-            assert ("nvidia-persistenced" in volumes) is ("run" in expected)
+            for directory in ("nvidia-persistenced", "nvidia-fabricmanager", "udev"):
+                assert (directory in volumes) is ("run" in expected)
 
 
-@pytest.mark.parametrize("hidden", [["/proc"], ["../etc"], "proc"])
+@pytest.mark.parametrize(
+    ("values", "is_kept"),
+    [
+        ({}, True),
+        ({"migStrategy": "mixed"}, False),
+        ({"features": {"privileged": True}}, False),
+        ({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, False),
+        ({"nvidiaDriverRoot": "/run/nvidia/driver"}, False),
+    ],
+    ids=["none", "mig", "privileged", "default capabilities", "driver container"],
+)
+def test_dev_is_read_only_unless_nodes_are_created(values: dict[str, Any], is_kept: bool) -> None:
+    """A container that can create device nodes has the writable /dev of the node's /."""
+    for objects, name in (
+        (rendered(values), "device-plugin"),
+        (rendered(values | DRA | {"dra": DRA["dra"] | {"runtimeClassName": "nvidia"}}), "-dra"),
+    ):
+        if name == "-dra" and set(values) & {"features", "securityContext"}:
+            continue  # of the plugin only
+        mounts = container(objects, name)["volumeMounts"]
+        found = [m for m in mounts if m["mountPath"] == "/driver-root/dev"]
+        assert [m["readOnly"] for m in found] == [True] * is_kept
+
+
+@pytest.mark.parametrize("hidden", [["/proc"], ["../etc"], "proc", ["dev"], ["usr"]])
 def test_hidden_directories_are_names(hidden: object) -> None:
+    """The driver's files and the device nodes cannot be hidden."""
     assert "hiddenDirectories" in refused({"hiddenDirectories": hidden})
 
 

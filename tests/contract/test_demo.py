@@ -68,6 +68,7 @@ def test_act3_running_container(node8: Installation, tmp_path: Path) -> None:
     assert act3.play(Page(), node8, tmp_path / "act3")
 
 
+@pytest.mark.thorough
 def test_act4_memory_limit(
     node8: Installation, short_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+import pytest
 import yaml
 
 from gpuhook.apply.spec import oci_spec
@@ -15,6 +16,7 @@ from tests.contract.bundles import Bundle
 from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import Result, launcher, run_command
 from tests.contract.views import questions
+from tests.depth import cases
 
 CACHE = "/etc/ld.so.cache"
 NOTHING_RUNS = """#!/bin/sh
@@ -28,12 +30,18 @@ def bounded(command: str, kept: Collection[str]) -> list[str]:
     return ["setpriv", "--no-new-privs", "--inh-caps=-all", f"--bounding-set={bounds}", command]
 
 
-def cdi_run(node: Installation, made: Bundle, kept: Collection[str]) -> Result:
-    """Run a container with the CDI device 0, whose hook has only the capabilities `kept`."""
+def cdi_run(
+    node: Installation, made: Bundle, kept: Collection[str], program: Path | None = None
+) -> Result:
+    """Run a container with the CDI device 0, whose hook has only the capabilities `kept`.
+
+    `program` is the hook, the installed one by default.
+    """
     place = made.path / "hook"
     place.mkdir()
-    program = bounded(str(node.bindir / "gpuhook-hook"), kept)
-    hook, spec = launcher(place / "gpuhook-hook", program, node.env), place / "nvidia.yaml"
+    program = program or node.bindir / "gpuhook-hook"
+    command = bounded(str(program), kept)
+    hook, spec = launcher(place / "gpuhook-hook", command, node.env), place / "nvidia.yaml"
     words = [*node.node.options, "--hook-path", str(hook), "--output-file", str(spec)]
     done = node.gpuhook("generate-cdi", *words)
     assert done.rc == 0, done
@@ -51,6 +59,37 @@ def test_hook_needs_no_capability(apart: Installation, bundle_of: Callable[..., 
     view = cdi_run(apart, made, ()).view
     assert apart.device(0) in view.gpus()
     assert b"libcuda.so.1" in view.paths[CACHE].content
+
+
+def hook_that_masks(node: Installation, place: Path, path: str) -> Path:
+    """Return a hook for which `path` is the file with the driver's parameters."""
+    text = (node.bindir / "gpuhook-hook").read_text(encoding="utf-8")
+    module = "from gpuhook.vendors.nvidia.hot.rootfs import driver_params"
+    changed = text.replace("\nmain()\n", f"\n{module}\ndriver_params.PATH = {path!r}\nmain()\n")
+    assert changed != text
+    place.write_text(changed, encoding="utf-8")
+    place.chmod(0o755)
+    return place
+
+
+@pytest.mark.parametrize("kept", cases([["sys_admin"], []], [["sys_admin"]]))
+def test_hook_masks_the_parameters_with_sys_admin(
+    apart: Installation, bundle_of: Callable[..., Bundle], tmp_path: Path, kept: list[str]
+) -> None:
+    """In the container's procfs, ModifyDeviceFiles is 0. Without SYS_ADMIN, the hook warns.
+
+    This kernel has no driver, so a file that it has takes the place of the driver's parameters.
+    """
+    path = "/proc/version"
+    node = Path(apart.node.host_root)
+    (node / path[1:]).write_bytes((node / "proc/driver/nvidia/params").read_bytes())
+    made = bundle_of("debian", ["/probe", *questions(path)])
+    done = cdi_run(apart, made, kept, hook_that_masks(apart, tmp_path / "hook", path))
+    content = done.view.paths[path].content
+    assert (b"ModifyDeviceFiles: 0\n" in content) is bool(kept)
+    if not kept:
+        assert content == Path(path).read_bytes()
+        assert "GH1641" in (apart.state / "hook.log").read_text(encoding="utf-8")
 
 
 def test_wrapper_needs_no_capability_and_raises_none(

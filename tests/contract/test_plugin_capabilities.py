@@ -20,6 +20,9 @@ from tests.simulated import driver_memory, stub_events, time_slices
 from tests.simulated.node import SimulatedNode, make_node
 from tests.waiting import eventually
 
+# test_plugin_rights.py runs the pod without a capability in each run.
+pytestmark = pytest.mark.thorough
+
 GUARD = CONFIG.format(action="kill", grace="1s")
 MIG = "version: v1\nflags: {migStrategy: mixed}\n"
 

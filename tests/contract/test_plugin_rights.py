@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from tests.contract.pod_container import status
 from tests.kubelet import config_map
 from tests.kubelet.pod_resources import pod
 from tests.kubelet.process import GPU, TIME_SLICING
-from tests.simulated import stub_events
+from tests.simulated import extra_nodes, stub_events
 from tests.simulated.node import make_node
 from tests.waiting import eventually
 
@@ -24,7 +25,8 @@ MAP = {"config": {"map": config_map.data()}}
 def test_plugin_has_the_rights_of_its_manifest_and_works(short_path: Path) -> None:
     """It registers, allocates, writes specs and labels, reports faults, reloads and ends."""
     node = make_node(short_path / "n", "t4")
-    values = {**MAP, "deviceListStrategy": ["envvar", "cdi-annotations"]}
+    extra_nodes.add(node.host_root)
+    values = {**MAP, "deviceListStrategy": ["envvar", "cdi-annotations"], "gdsEnabled": True}
     with plugin_pod(short_path, node, values, configs=config_map.data()) as running:
         running.kubelet.wait_for_devices(GPU, 4)
         fields = status(running.container.pid)
@@ -34,6 +36,10 @@ def test_plugin_has_the_rights_of_its_manifest_and_works(short_path: Path) -> No
         (unit,) = running.kubelet.allocate(GPU, 1).ids
         running.pods.pods = [pod("default", "gpu-test-1", "main", GPU, [unit])]
         assert (running.host / "var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json").is_file()
+        storage = running.host / "var/run/cdi/k8s.device-plugin.nvidia.com-gds.json"
+        (device,) = json.loads(storage.read_text())["devices"]
+        mounts = [one["hostPath"] for one in device["containerEdits"]["mounts"]]
+        assert mounts == ["/run/udev", "/etc/cufile.json"]
         features = running.host / FEATURES
         eventually(features.exists, "labels")  # another thread writes them
         assert "nvidia.com/gpu.replicas=4\n" in features.read_text()
@@ -74,13 +80,13 @@ except OSError as error:
 
 
 def test_plugin_cannot_write_into_the_node(short_path: Path) -> None:
-    """A read-only mount of the node's / leaves the mounts below it writable: /proc, /sys, /run.
+    """A read-only mount of the node's / leaves the mounts below it writable: /dev, /proc, /run.
 
     A process of root without a capability may write to those, and connect to the engine's socket.
     """
     node = make_node(short_path / "n", "t4")
     host = Path(node.host_root)
-    others = ("proc", "sys", "run", "var")
+    others = ("dev", "proc", "sys", "run", "var")
     for name in others:  # each is a mount, as on a node
         (host / name).mkdir(exist_ok=True)
         subprocess.run(["mount", "--bind", host / name, host / name], check=True)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from gpuhook.entry import oci_command, runtime
 from gpuhook.host.hot.settings import KEYS, Settings, from_document
 from gpuhook.host.hot.settings_environment import VARIABLES, values
+from gpuhook.host.hot.state import PROGRAM_DIRS
 from gpuhook.vendors.hot.prefilter import MARKS
 from tests.depth import depth
 
@@ -47,6 +48,7 @@ SETTINGS = st.sampled_from(
         ),
         *("cdi:\n  annotationPrefixes: [own.io/]\n", "request: {swarmResources: [OWN_GPU]}"),
         *('{"cdi": {"annotationPrefixes": []}}', "runtime: {lowLevelRuntimes: [crun]}"),
+        'request: {"swarm\\x52esources": [OWN_GPU]}',
         *('{"limits": {"hints": ["#"]}, "request": {"swarmResources": ["OWN_GPU"]}}',),
     ]
 )
@@ -147,6 +149,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> LaunchedNode:
 
 
 PLAIN = {"process": {"env": ["PATH=/bin", "a && b <c>"]}}
+OWN = {"process": {"env": ["OWN_GPU=0"]}}
 ENGINES = ["--root", "/r", "--log", "/l", "--log-format", "json", "--systemd-cgroup"]
 
 
@@ -164,6 +167,7 @@ ENGINES = ["--root", "/r", "--log", "/l", "--log-format", "json", "--systemd-cgr
 @example(PLAIN, False, None, {}, "bin/runc", "none", [], ["-fother.json", "id"])
 @example(PLAIN, False, None, {}, "bin/runc", "none", [], ["id", "--b", "other"])
 @example(PLAIN, False, None, {}, "bin/runc", "none", ["run", "id", "id"], ["id"])
+@example(OWN, False, 'request: {"swarm\\x52esources": [OWN_GPU]}', {}, "bin/runc", "none", [], [])
 def test_start_without_python_is_pythons_decision(
     node: LaunchedNode, spec: dict[str, Any], is_ascii: bool, text: str | None,
     more: dict[str, str], record: str, place: str, before: list[str], after: list[str],
@@ -193,8 +197,11 @@ def test_usual_container_needs_no_python(command: str, node: LaunchedNode) -> No
 def test_launcher_knows_each_word_and_setting(node: LaunchedNode) -> None:
     """A new word of requests, or a setting of words or runtimes, is in the launcher, too."""
     words = ["create", "--bundle", ".", "id"]
-    default = Settings().annotation_prefixes
-    for word in (*(mark.decode() for mark in MARKS), *default):
+    chosen = Settings()
+    source = Path(static_program.LAUNCH).read_text("utf-8")
+    assert f'"{":".join(PROGRAM_DIRS)}";' in source
+    assert f"runtimes[] = {{{json.dumps(chosen.low_level_runtimes)[1:-1]}, NULL}};" in source
+    for word in (*(mark.decode() for mark in MARKS), *chosen.annotation_prefixes):
         node.write(f"[{word}]", None, "bin/runc")
         assert node.starts(words, node.environment({}, "none")) == "asked", word
     attributes = {"annotation_prefixes", "swarm_resources", "low_level_runtimes"}
@@ -206,3 +213,48 @@ def test_launcher_knows_each_word_and_setting(node: LaunchedNode) -> None:
         node.write("{}", None, "bin/runc")
         started = node.starts(words, node.environment({name: "x"}, "none"))
         assert (started == "asked") is (attribute in attributes), name
+
+
+BYTES = st.lists(
+    st.sampled_from([word.encode() for word in WORDS]) | st.binary(max_size=9), max_size=9
+).map(b"".join)
+WORD = BYTES.map(lambda data: data.replace(b"\0", b"")) | st.sampled_from(
+    [b"create", b"run", b"--bundle", b".", b"--", b"-v", b"x" * 5000]
+)
+
+
+@pytest.mark.thorough
+@settings(
+    max_examples=depth(1, 300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    spec=BYTES, text=BYTES, record=st.none() | BYTES | st.just(b"x" * 9000),
+    words=st.lists(WORD, max_size=4), path=WORD, low=st.none() | st.just(b"") | WORD,
+    is_create=st.booleans(),
+)  # fmt: skip
+def test_no_input_makes_the_program_read_or_write_other_memory(
+    node: LaunchedNode, spec: bytes, text: bytes, record: bytes | None, words: list[bytes],
+    path: bytes, low: bytes | None, is_create: bool,
+) -> None:  # fmt: skip
+    """A program with sanitizers ends with the status of what it starts, whatever it reads.
+
+    A runtime of None is the one of the node.
+    """
+    program, script, runc = node.path / "sanitized", node.path / "script", node.path / "bin/runc"
+    if not program.exists():
+        options = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+        subprocess.run(["gcc", *options, "-o", program, static_program.LAUNCH], check=True)
+        script.write_text("exit 0\n", "utf-8")
+    (node.path / "config.json").write_bytes(spec)
+    (node.path / "config.yaml").write_bytes(text)
+    (node.path / "low-level-runtime").write_bytes(bytes(runc) if record is None else record)
+    env = {key.encode(): value.encode() for key, value in node.environment({}, "none").items()}
+    env[b"PATH"] = path + b":" + bytes(runc.parent)
+    env[b"GPUHOOK_LOW_LEVEL_RUNTIME"] = bytes(runc) if low is None else low
+    words = [b"create", b"--bundle", b".", *words] if is_create else words
+    done = subprocess.run(
+        [program, script, *words], env=env, cwd=node.path, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuhook.kernel import openat2, openat2_fallback
+from tests.depth import depth
 
 NAMES = st.sampled_from(["a", "b", "c", "etc", "missing"])
 PARTS = st.one_of(NAMES, st.sampled_from(["..", ".", "", "proc/self"]))
@@ -71,7 +72,7 @@ def create_tree(root: Path, entries: list[tuple[str, str]]) -> None:
             continue
 
 
-@settings(max_examples=300)
+@settings(max_examples=depth(60, 300))
 @given(ENTRIES, st.lists(WORDS, min_size=1, max_size=8), FLAGS)
 @example([("a", "->b/"), ("b", "file")], ["a", "a/", "b/", "b/.", "/"], os.O_PATH)
 @example([("a", "->a")], ["a", "a/b"], os.O_PATH)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 from hypothesis import event, given
@@ -113,6 +114,27 @@ def test_usual_escapes_hide_nothing(text: str) -> None:
     for letter in "&<>":
         raw = raw.replace(letter, f"\\u{ord(letter):04x}")
     assert not has_unusual_escapes(raw.encode())
+
+
+def test_many_usual_escapes_take_no_more_steps() -> None:
+    """A tenant's arguments of a million & delay no start."""
+
+    def steps(raw: bytes) -> int:
+        count, before = 0, sys.gettrace()
+
+        def traced(*_: object) -> Any:
+            nonlocal count
+            count += 1
+            return traced
+
+        sys.settrace(traced)
+        try:
+            assert not has_unusual_escapes(raw)
+        finally:
+            sys.settrace(before)
+        return count
+
+    assert steps(b"\\u0026" * 1000) == steps(b"\\u0026") > 0
 
 
 @given(word=st.sampled_from(MARKS), data=st.data())

@@ -77,14 +77,6 @@ def parsed(path: str, raw: bytes) -> Config:
     return found
 
 
-def text(path: str, spec: Config) -> bytes:
-    """Return the text of a changed spec; GH1301 if it is nested too deeply to be written."""
-    try:
-        return fastjson.dumps(spec, spec.raw)
-    except RecursionError:
-        raise fault("GH1301", path=path, reason="it is nested too deeply") from None
-
-
 def require_unambiguous(spec: dict[str, Any]) -> None:
     """Raise GH1307, GH1308 for a spec that runtimes read differently, GH1303 for an unusable one.
 

@@ -101,19 +101,19 @@ def _repair_all(roots: tuple[str, ...], library: Library, output: str, *, is_dry
     reports: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
     output_error: OSError | None = None
-    for result in _all(roots, options.context(), library, is_dry=is_dry):
-        if "code" in result:
-            hint = result.pop("hint")
-            failures.append(result)
-            click.echo("Error {code}: {container}: {message}".format(**result), err=True)
-            click.echo(f"hint: {hint}", err=True)
-            continue
-        reports.append(result)
-        if output == "text" and output_error is None:
-            try:
-                options.show([result], "repair", output)
-            except OSError as error:  # `gpuhook repair --all | head`: repair the others too
-                output_error = error
+    with console.progress("repairing"):
+        for result in _all(roots, options.context(), library, is_dry=is_dry):
+            if "code" in result:
+                _print_failure(result)
+                failures.append(result)
+                continue
+            reports.append(result)
+            if output == "text" and output_error is None:
+                try:
+                    console.clear_progress()
+                    options.show([result], "repair", output)
+                except OSError as error:  # `gpuhook repair --all | head`: repair the others too
+                    output_error = error
     if output_error is not None:
         raise output_error
     if output != "text":
@@ -122,6 +122,13 @@ def _repair_all(roots: tuple[str, ...], library: Library, output: str, *, is_dry
         console.say("no running container was granted a GPU")
     if failures:
         raise click.exceptions.Exit(1)
+
+
+def _print_failure(result: dict[str, Any]) -> None:
+    hint = result.pop("hint")
+    console.clear_progress()
+    click.echo("Error {code}: {container}: {message}".format(**result), err=True)
+    click.echo(f"hint: {hint}", err=True)
 
 
 def _all(
@@ -135,10 +142,9 @@ def _all(
     ours = [found for found in living if found.is_ours]
     work = partial(_repaired, context=context, library=library, is_dry=is_dry)
     with container_worker.ContainerWorker(work, to_change=not is_dry) as worker:
-        for found in ours:
+        for found in console.counted(ours, len(ours), "containers"):
             try:
-                with console.progress(f"repair {found.id}"):
-                    result = worker.do(found)
+                result = worker.do(found)
             except GpuhookError as error:
                 if error.code not in running_container.GONE:  # else it has exited
                     yield _failure(found.id, error)

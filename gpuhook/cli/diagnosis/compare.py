@@ -83,7 +83,7 @@ def compare(
     else:
         living, broken = find.everything(state_roots)
         chosen = [found for found in living if node_comparison.is_comparable(found)]
-        with console.progress(f"comparing {len(chosen)} containers"):
+        with console.progress("comparing"):
             compared = compared_node.containers(chosen)
         results = [one for one in compared if one.get("code") not in running_container.GONE]
         results += [node_comparison.failure(os.path.basename(w), e) for w, e in broken.items()]

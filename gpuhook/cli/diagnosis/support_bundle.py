@@ -257,7 +257,7 @@ def _command_documents(
     answers = worker_pool.each(
         lambda name: _document_of(commands[name]), list(commands), seconds, _AT_ONCE
     )
-    for name, answer in answers:
+    for name, answer in console.counted(answers, len(commands), "commands"):
         if isinstance(answer, NoAnswerError):
             yield name, None, answer.reason
         else:

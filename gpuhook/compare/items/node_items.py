@@ -127,18 +127,13 @@ def _foreign(
     if held.rules.version == "none":
         return
     numbers = {(node["major"], node["minor"]) for node in found.values()}
-    absent: dict[str, tuple[int, int]] = {}
-    for node in expected.others.get("deviceNodes") or ():
-        path = node["path"]
-        if path in found or path in nodes_expected:
-            continue
-        try:
-            device = oci_spec.oci_device(node)
-        except GpuhookError:
-            continue  # the host no longer has it
-        number = (device["major"], device["minor"])
-        if device["type"] == "c" and number not in numbers and not _allows(general, number):
-            absent[path] = number
+    absent = {
+        path: number
+        for path, number in expected.others.items()
+        if path not in found and path not in nodes_expected and number not in numbers
+    }
+    if general:
+        absent = {path: one for path, one in absent.items() if not _allows(general, one)}
     verdicts = held.rules.verdicts("c", list(absent.values()), _ACCESS)
     for (path, number), (allowed, _) in zip(absent.items(), verdicts, strict=True):
         if allowed:

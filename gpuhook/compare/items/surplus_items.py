@@ -83,6 +83,7 @@ class _Surplus:
         self._files = {self._side.found(path): path for path in mounts.files}
         self._files.pop(None, None)
         self._directories = dict.fromkeys(map(dirname, self._files.values()))
+        self._resolved: dict[str, str] = {}  # of each directory
 
     def libraries(self) -> Iterator[Item]:
         """Yield the names by which the loader finds a file of the driver.
@@ -153,7 +154,8 @@ class _Surplus:
         for directory in self._directories:
             for name in self._held.root.directory_names(directory):
                 path = f"{directory}/{name}"
-                if self._target(path) and not self._is_older(path):
+                found = self._held.root.status(path, follow=False)
+                if found and stat.S_ISLNK(found.st_mode) and found.st_ctime >= self._since:
                     yield self._real(path)
 
     def _is_older(self, path: str) -> bool:
@@ -162,7 +164,10 @@ class _Surplus:
 
     def _real(self, path: str) -> str:
         """Return a path with the links in its directory resolved."""
-        return f"{self._held.root.real(dirname(path)).rstrip('/')}/{basename(path)}"
+        directory = dirname(path)
+        if directory not in self._resolved:
+            self._resolved[directory] = self._held.root.real(directory).rstrip("/")
+        return f"{self._resolved[directory]}/{basename(path)}"
 
     def _target(self, path: str) -> str:
         """Return the target of a link, "" for any other file."""

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 SCHEMA = "gpuhook/ledger/v1"
 CREATION = 30.0  # seconds in which a runtime starts a container that it has created
 _SWEEP_ABOVE, _SWEEP_EACH = 512, 64  # entries
+_MODE, _BY_OTHERS = 0o700, 0o077  # of the directory
 _MAX_BYTES = 1 << 20  # of an entry: a larger one is not read
 _LIVE = ("init", "live", "whole", "withdrawn")
 _MAX_NAME = 200  # of an id in a file's name: with root, suffix and temporary prefix below 255
@@ -161,8 +162,11 @@ def record(root: str, identity: str, entry: dict[str, Any]) -> None:
     large to be read again.
     """
     held = directory()
-    if not os.path.isdir(held):
-        os.makedirs(held, 0o700, exist_ok=True)
+    try:
+        if os.stat(held).st_mode & _BY_OTHERS:  # older releases made it
+            os.chmod(held, _MODE)
+    except FileNotFoundError:
+        os.makedirs(held, _MODE, exist_ok=True)
     root = os.path.abspath(root) if root else ""
     whole = {"schema": SCHEMA, "id": identity, "root": root, "since": time.time(), **entry}
     path = path_of(root, identity)

@@ -20,7 +20,7 @@ from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, rooted_path, state
 from gpuhook.vendors.catalogue import vendor_of_resource
-from gpuhook.vendors.plugin.plugin_place import joined
+from gpuhook.vendors.plugin.plugin_place import is_below, joined
 from gpuhook.vendors.plugin.vendor_part import plugin_vendor
 from gpuhook.vendors.spec.spec_choices import DEFAULT_HOOK_PATH
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _VERSION = "0.5.0"  # podman 4 reads it, and the specs of the extras need no newer one
 _INSTALLED = "/opt/gpuhook/bin"  # by `gpuhook node install`
+_VAR = "/var"
 _SOCKET_OPTIONS = ["nosuid", "nodev", "rbind", "rprivate"]
 
 
@@ -53,9 +54,9 @@ def hook(flags: Flags) -> Hook:
     """Return the hook for specs of this host: gpuhook-hook if the host has it, else none.
 
     It is searched at the configured path, else in the directories of packages and the installer.
-    The plugin sees the host's file system only if the driver root is "/": otherwise a configured
-    path is used unchecked, and without one the specs have no hook. They have none either if the
-    configured program is not gpuhook-hook, such as nvidia-ctk.
+    The plugin sees the host's file system only if the driver root is "/", and then possibly without
+    /var: a configured path that it cannot see is used unchecked, and without one the specs have no
+    hook. They have none either if the configured program is not gpuhook-hook, such as nvidia-ctk.
     """
     configured = flags.plugin.cdi_hook_path
     path = configured or DEFAULT_HOOK_PATH
@@ -63,18 +64,19 @@ def hook(flags: Flags) -> Hook:
         return Hook(None, f"{path} is not {hook_args.HOOK_NAME}: CDI specs contain no hooks")
     mounted = os.path.isdir(flags.plugin.container_driver_root)
     root = flags.plugin.container_driver_root if mounted else "/"
-    if mounted and os.path.normpath(flags.driver_root) != "/":
-        if configured:
-            return Hook(path)
-        return Hook(None, f"the host's {path} cannot be seen: CDI specs contain no hooks")
+    is_seen = not mounted or os.path.normpath(flags.driver_root) == "/"
     places = [path]
-    if not configured:
+    if not configured and is_seen:
         directories = (*state.PROGRAM_DIRS, _INSTALLED)
         places += [os.path.join(directory, hook_args.HOOK_NAME) for directory in directories]
-    for place in places:
+    for place in places if is_seen else ():
         if _is_program(root, place):
             return Hook(place)
-    return Hook(None, f"the host has no {path}: CDI specs contain no hooks")
+    unseen = next((place for place in places if not is_seen or _is_hidden(root, place)), "")
+    if unseen and configured:
+        return Hook(path)
+    reason = f"the host's {unseen} cannot be seen" if unseen else f"the host has no {path}"
+    return Hook(None, f"{reason}: CDI specs contain no hooks")
 
 
 def _is_program(root: str, path: str) -> bool:
@@ -84,6 +86,18 @@ def _is_program(root: str, path: str) -> bool:
     except OSError:
         return False
     return os.access(joined(root, real), os.X_OK)
+
+
+def _is_hidden(root: str, path: str) -> bool:
+    """Return whether `path` is below the host's /var, which the plugin's pod may hide.
+
+    OSTree has links there, from /opt and /usr/local. The /var of a host is never empty.
+    """
+    try:
+        real = rooted_path.resolve(root, path)
+        return is_below(real, _VAR) and not os.listdir(joined(root, _VAR))
+    except OSError:
+        return False
 
 
 def update(

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuhook.cdi import spec_list
+from gpuhook.cdi import spec_file, spec_list
+from gpuhook.cdi.hot import compile as compiler
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cli import main
 from gpuhook.errors import fault
@@ -68,3 +69,18 @@ def test_listing_ignores_compiled_specs(dirs: list[str]) -> None:
     (compiled,) = spec_list.layers(dirs[:1])[0]
     assert compiled.error is None
     assert compiled.device("a") == {"env": ["A=1"]}
+
+
+def test_plan_of_a_command_takes_the_compiled_specs(
+    dirs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the wrapper's: no text is parsed again unless it has changed."""
+    path = f"{dirs[0]}/thing.json"
+    compiled_spec.store(path, os.stat(path), compiler.checked(spec_file.parser(path), path))
+    with monkeypatch.context() as patched:
+        patched.setattr(spec_list, "_read", pytest.fail)
+        (compiled,) = spec_list.plan_layers(dirs[:1])[0]
+    assert compiled.device("a") == {"env": ["A=1"]}
+    Path(path).write_text(Path(path).read_text().replace("A=1", "A=22"))
+    (changed,) = spec_list.plan_layers(dirs[:1])[0]
+    assert changed.device("a") == {"env": ["A=22"]}

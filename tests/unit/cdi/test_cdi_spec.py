@@ -259,3 +259,12 @@ def test_number_that_does_not_fit_is_refused(number: int) -> None:
     spec = {"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": [device]}
     with pytest.raises(GpuhookError, match="minor: not an integer"):
         spec_rules.check(spec, "x")
+
+
+def test_json_text_has_no_escape_that_yaml_lacks() -> None:
+    """Text outside of 16 bits is written as it is, also next to text that must be escaped."""
+    env = ["A=\U00018cd6\x85", "B=\\ud83d\\ude00", "C=\\\U0001f600\x7f"]
+    spec = {"cdiVersion": "0.5.0", "kind": "a.com/a", "devices": [], "containerEdits": {"env": env}}
+    text = spec_files.document(spec, "json")  # type: ignore[arg-type]  # a spec
+    assert json.loads(text) == yaml.safe_load(text) == spec
+    assert spec_files.parser("x.json")(text.encode(), "x") == spec

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import stat
 import subprocess
 import sys
 import tempfile
@@ -257,6 +258,14 @@ def test_many_dead_entries_are_removed(root: str, entries: Path) -> None:
         os.chmod(entries / f"{number:08x}-dead.json", 0o644)
     entered(root, "here")
     assert len(os.listdir(entries)) == 1
+
+
+def test_directory_of_an_older_release_gets_its_mode(root: str, entries: Path) -> None:
+    """Older releases let every user of the node read the names of pods."""
+    entries.mkdir(parents=True)
+    entries.chmod(0o755)
+    ledger.record(root, "c1", {})
+    assert stat.S_IMODE(entries.stat().st_mode) == 0o700
 
 
 def test_modes_do_not_depend_on_the_umask(root: str, entries: Path) -> None:

@@ -435,6 +435,19 @@ class TestLauncher:
         assert (done.returncode, done.stderr) == (7, "")
         assert done.stdout == " ".join([str(len(words)), *words]) + "\n"
 
+    @pytest.mark.parametrize("words", [["state", "id"], ["create", "--bundle", "bundle", "id"]])
+    def test_runtime_of_the_working_directory_is_not_run(
+        self, words: list[str], shell: list[str], place: Place
+    ) -> None:
+        """A name in the engine's environment is searched in PATH, also if Python fails."""
+        shutil.copy(place.program("low", "echo low"), place.path / "crun")
+        place.write({})
+        python = place.program("python", f"echo {place.path}/bin/crun")
+        for interpreter in ("/bin/false", python):
+            env = {"python": interpreter, "GPUHOOK_LOW_LEVEL_RUNTIME": "crun"}
+            done = place.launch(shell, *words, **env)
+            assert (done.returncode, done.stdout) == (0, f"crun {' '.join(words)}\n")
+
     @pytest.mark.parametrize(
         "words", [["--version"], ["-v"], ["--root", "/r", "--log=x", "--log-format", "json", "-V"]]
     )

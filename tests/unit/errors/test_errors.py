@@ -7,6 +7,7 @@ import ast
 import pickle
 import re
 import string
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ LAUNCHERS = {
 }
 
 
+@cache
 def _calls() -> list[tuple[str, str, set[str], bool]]:
     """Return every call of fault() in the package: place, code, names of its facts, open-ended."""
     found = []

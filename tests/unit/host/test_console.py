@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,6 +79,71 @@ for what in ("outer", "later"):
     said = output_of([sys.executable, "-c", program])[1]
     assert said.index("outer") < said.index("later")
     assert "inner" not in said
+
+
+COUNTED = """
+import threading
+from gpuhook.host import console
+
+def wait(*_):
+    threading.Event().wait(0.3)
+    return {{}}
+
+console.progress.__wrapped__.__defaults__ = (0.5,)
+found = [type("Found", (), dict(id=str(n), is_ours=True)) for n in range(5)]
+{rest}
+"""
+DOCTOR = """
+from gpuhook.inspect import gpu_containers
+gpu_containers.find.everything = lambda roots: (found, {})
+gpu_containers._read, gpu_containers._AT_ONCE = wait, 1
+with console.progress("looking at the node"):
+    gpu_containers.inspect_all()
+"""
+COMPARE = """
+from gpuhook.compare import node_comparison
+node_comparison.NodeComparison._result, node_comparison._PROCESSES = wait, 1
+with console.progress("comparing"):
+    node_comparison.NodeComparison(None, "").containers(found)
+"""
+REPAIR = """
+from gpuhook.cli import main
+from gpuhook.cli.containers import repair
+repair.find.everything = lambda roots: (found, {})
+repair.container_worker.ContainerWorker.do = wait
+main(["repair", "--all", "--dry-run"], standalone_mode=False)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "work"),
+    [(DOCTOR, "looking at the node"), (COMPARE, "comparing"), (REPAIR, "repairing")],
+    ids=["doctor", "compare", "repair"],
+)
+def test_work_on_many_containers_shows_how_many_are_done(rest: str, work: str) -> None:
+    program = [sys.executable, "-c", COUNTED.format(rest=rest)]
+    said = output_of(program)[1]
+    assert re.search(rf"{work}: containers [0-4]/5 \.\.\. 0 s", said)
+    assert "\r\x1b[K" in said.partition("/5")[2]
+    assert "/5" not in output_of(program, terminal=False)[1]
+
+
+def test_count_ends_with_the_work() -> None:
+    """Also if it ends early: the next line has no number of other items."""
+    program = """
+import threading
+from gpuhook.host import console
+with console.progress("first", after=0.1):
+    for number in console.counted(range(9), 9, "commands"):
+        if number == 3:
+            threading.Event().wait(0.3)
+            break
+with console.progress("second", after=0.01):
+    threading.Event().wait(0.3)
+"""
+    said = output_of([sys.executable, "-c", program])[1]
+    assert "first: commands 3/9 ... 0 s" in said
+    assert "second ... 0 s" in said
 
 
 def test_commands_that_read_a_node_show_progress(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import static_program
 from install import CLI_MODULES, PLUGIN_MODULES, build_launch
 
 INSTALL = Path(__file__).parents[3] / "packaging/install.py"
@@ -150,7 +151,7 @@ def test_launchers_name_their_interpreter(prefix: Path) -> None:
 def test_launch_program_is_built_if_it_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a compiler, with one that fails, or at a long path, the shell runs the launcher."""
+    """Without a compiler or a program that runs, or at a long path, the shell is used."""
     place = tmp_path / "prefix"
     if shutil.which("gcc"):
         assert build_launch(str(place)) == f"{place}/libexec/gpuhook-launch"
@@ -158,9 +159,27 @@ def test_launch_program_is_built_if_it_can_be(
         assert build_launch(str(place / ("x" * 120))) == ""
     monkeypatch.setenv("PATH", str(tmp_path))
     assert build_launch(str(place)) == ""
-    (tmp_path / "gcc").write_text("#!/bin/sh\nexit 1\n", "utf-8")
-    (tmp_path / "gcc").chmod(0o755)
-    assert build_launch(str(place)) == ""
+    kept = os.listdir(place / "libexec")
+    built = 'while [ "$1" != -o ]; do shift; done; echo "#!/bin/sh\nkill -9 \\$\\$" >"$2"'
+    # A compiler that fails, programs that the kernel does not run, and that it kills.
+    for text in ("exit 1", built, f'{built}; /bin/chmod 755 "$2"'):
+        (tmp_path / "gcc").write_text(f"#!/bin/sh\n{text}\n", "utf-8")
+        (tmp_path / "gcc").chmod(0o755)
+        assert build_launch(str(place)) == "", text
+        assert os.listdir(place / "libexec") == kept, text
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_compiler_says_why_a_program_cannot_be_built(
+    is_quiet: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The build of a release shows the compiler's errors, an installation without it does not."""
+    (tmp_path / "a.c").write_text("int main(void) { return wrong; }\n", "utf-8")
+    with pytest.raises((OSError, subprocess.CalledProcessError)) as caught:
+        static_program.build(f"{tmp_path}/a.c", f"{tmp_path}/a", is_quiet=is_quiet)
+    if shutil.which("gcc"):
+        assert ("wrong" in capfd.readouterr().err) is not is_quiet
+        assert isinstance(caught.value, subprocess.CalledProcessError)
 
 
 def test_files_for_engines(prefix: Path) -> None:

@@ -37,7 +37,8 @@ CLUSTER_WIDE = {"Namespace", "RuntimeClass", "ClusterRole", "ClusterRoleBinding"
 # Variables for the runtime of the plugin's container, which are no options of the plugin.
 OF_THE_RUNTIME = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
 HIDDEN = ("proc", "run", "sys", "var")
-DAEMONS = ("nvidia-persistenced", "nvidia-fabricmanager")
+# Directories below /run that CDI specs contain.
+RUN = {"nvidia-persistenced": "", "nvidia-fabricmanager": "", "udev": "/data"}
 OPTION_NAME = re.compile(r"--[a-z][a-z-]+")
 
 
@@ -144,9 +145,9 @@ def test_every_volume_is_mounted_at_its_own_path(
     volumes = {one["name"]: one for one in pod["volumes"]}
     assert mounts.keys() == volumes.keys()
     for name, volume in volumes.items():
-        if "hostPath" in volume and name not in {"driver-root", "own-gpus", *DAEMONS}:
+        if "hostPath" in volume and name not in {"driver-root", "own-gpus", "dev", *RUN}:
             assert mounts[name]["mountPath"] == volume["hostPath"]["path"]
-    for name in DAEMONS:
+    for name in ("dev", *RUN):
         assert mounts[name]["mountPath"] == "/driver-root" + volumes[name]["hostPath"]["path"]
 
 
@@ -164,9 +165,10 @@ def test_used_paths_are_mounted(container: dict[str, Any]) -> None:
     read = {
         os.path.dirname(chosen.pod_resources_socket),
         flags.plugin.container_driver_root,
+        f"{flags.plugin.container_driver_root}/dev",
         f"{chosen.drivers_directory}/gpu.nvidia.com",
         chosen.source.directory,
-        *(f"{flags.plugin.container_driver_root}/run/{name}" for name in DAEMONS),
+        *(f"{flags.plugin.container_driver_root}/run/{name}{below}" for name, below in RUN.items()),
     }
     written |= {f"{flags.plugin.container_driver_root}/{name}" for name in HIDDEN}  # empty
     asked = "/var/run/nvidia-container-devices/all"  # for the runtime: the plugin does not read it

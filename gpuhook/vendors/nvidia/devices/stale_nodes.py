@@ -8,6 +8,7 @@ the next device with their number.
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 
 from gpuhook.vendors.nvidia.devices import driver_nodes
 from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
@@ -27,23 +28,24 @@ def of_paths(paths: Iterable[str], host_root: str) -> list[str]:
     has_gpus = os.path.isdir(os.path.join(host_root, "proc/driver/nvidia/gpus"))
     is_complete = has_gpus and None not in minors
     known = {f"/dev/nvidia{minor}" for minor in minors}
-    instances = _instances(host_root)
+    possible = possible_instances(mig_capabilities.proc_text(host_root, mig_capabilities.MINORS))
     found = []
     for path in paths:
         is_gone = vocabulary.is_whole_gpu(path) and is_complete and path not in known
-        if is_gone or instances.get(path) is False:
+        directory = possible.get(path)
+        if is_gone or (directory and not os.path.isdir(host_root.rstrip("/") + directory)):
             found.append(path)
     return found
 
 
-def _instances(host_root: str) -> dict[str, bool]:
-    """Return the nodes of all possible instances, and whether each one exists.
+@lru_cache(maxsize=1)
+def possible_instances(minors: str) -> dict[str, str]:
+    """Return the nodes of all possible instances, and the directory that each one has if it exists.
 
-    mig-minors lists all possible ones; the directories of capabilities are the existing ones.
+    `minors` is the text of mig-minors, which lists thousands: the same for each container.
     """
-    found = {}
-    for name, minor in mig_capabilities.minors(host_root).items():
-        if "/gi" in name:
-            directory = os.path.dirname(host_root.rstrip("/") + mig_capabilities.file(name))
-            found[vocabulary.capability_node(minor)] = os.path.isdir(directory)
-    return found
+    return {
+        vocabulary.capability_node(minor): os.path.dirname(mig_capabilities.file(name))
+        for name, minor in mig_capabilities.parse_minors(minors).items()
+        if "/gi" in name
+    }

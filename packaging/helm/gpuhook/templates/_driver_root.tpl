@@ -6,11 +6,26 @@
 {{- ternary (default list .Values.hiddenDirectories) list $isWhole | toJson -}}
 {{- end -}}
 
-{{- /* Directories of the nodes with sockets of the driver's daemons. */ -}}
-{{- define "gpuhook.daemons" -}}
-{{- ternary (list "nvidia-persistenced" "nvidia-fabricmanager") list (has "run" (include "gpuhook.hidden" . | fromJsonArray)) | toJson -}}
+{{- /*
+Directories below /run that CDI specs contain, as JSON: paths by the names of their volumes. They have
+the sockets of the driver's daemons, and udev's files, which GPUDirect Storage reads.
+*/ -}}
+{{- define "gpuhook.runDirectories" -}}
+{{- $all := dict "nvidia-persistenced" "nvidia-persistenced" "nvidia-fabricmanager" "nvidia-fabricmanager" "udev" "udev/data" -}}
+{{- ternary $all dict (has "run" (include "gpuhook.hidden" . | fromJsonArray)) | toJson -}}
 {{- end -}}
 
+{{- /*
+"true" if a container with the security context `security` cannot create device nodes, and has the
+node's /dev below its /driver-root.
+*/ -}}
+{{- define "gpuhook.keepsDev" -}}
+{{- $capabilities := default dict .security.capabilities -}}
+{{- $mayCreate := or .security.privileged (not (has "ALL" (default list $capabilities.drop))) (has "MKNOD" (default list $capabilities.add)) -}}
+{{- if and (eq "/" (default "/" .Values.nvidiaDriverRoot)) (not $mayCreate) -}}true{{- end -}}
+{{- end -}}
+
+{{- /* `security` is the security context of the container, here and below. */ -}}
 {{- define "gpuhook.driverRootMounts" -}}
 - name: driver-root
   mountPath: /driver-root
@@ -26,9 +41,15 @@
   mountPath: /driver-root/{{ $name }}
   subPath: {{ $name }}
 {{- end }}
-{{- range include "gpuhook.daemons" . | fromJsonArray }}
-- name: {{ . }}
-  mountPath: /driver-root/run/{{ . }}
+{{- if include "gpuhook.keepsDev" . }}
+# Read-only: a process of root could delete the node's device nodes. They can be opened nevertheless.
+- name: dev
+  mountPath: /driver-root/dev
+  readOnly: true
+{{- end }}
+{{- range $name, $path := include "gpuhook.runDirectories" . | fromJson }}
+- name: {{ $name }}
+  mountPath: /driver-root/run/{{ $path }}
   readOnly: true
 {{- end }}
 {{- end -}}
@@ -43,13 +64,19 @@
   emptyDir:
     sizeLimit: 1Mi
 {{- end }}
-{{- range $i, $name := include "gpuhook.daemons" . | fromJsonArray }}
-{{- if eq $i 0 }}
-# Sockets of the driver's daemons, which CDI specs contain.
+{{- if include "gpuhook.keepsDev" . }}
+- name: dev
+  hostPath:
+    path: /dev
+    type: Directory
 {{- end }}
+{{- with include "gpuhook.runDirectories" . | fromJson }}
+# CDI specs contain the sockets of the driver's daemons, and udev's files for GPUDirect Storage.
+{{- range $name, $path := . }}
 - name: {{ $name }}
   hostPath:
-    path: /run/{{ $name }}
+    path: /run/{{ $path }}
     type: DirectoryOrCreate
+{{- end }}
 {{- end }}
 {{- end -}}

@@ -168,6 +168,25 @@ def test_hook_is_the_first_one_found_on_the_host(tmp_path: Path) -> None:
     assert hook_for("/opt/gpuhook-hook").path is None  # only the configured path is used
 
 
+def test_hook_below_a_hidden_directory(tmp_path: Path) -> None:
+    """OSTree's /opt is a link to /var/opt, and the chart hides /var from the plugin."""
+    root = tmp_path / "driver-root"
+    (root / "var").mkdir(parents=True)
+    (root / "opt").symlink_to("var/opt")
+
+    def hook_for(path: str | None) -> Hook:
+        plugin = PluginFlags(cdi_hook_path=path, container_driver_root=str(root))
+        return plugin_specs.hook(Flags(driver_root="/", plugin=plugin))
+
+    path = "/opt/gpuhook/bin/gpuhook-hook"
+    assert hook_for(path) == Hook(path)
+    assert hook_for("/var/lib/gpuhook/bin/gpuhook-hook").path
+    assert hook_for("/usr/bin/gpuhook-hook").path is None
+    assert f"the host's {path} cannot be seen" in hook_for(None).warning
+    (root / "var/opt").mkdir()
+    assert hook_for(path).path is None
+
+
 def test_specs_of_a_container_have_host_paths(tmp_path: Path) -> None:
     simulated = make_node(tmp_path / "node", "t4", real_nodes=False)
     plugin = PluginFlags(container_driver_root=simulated.driver_root)

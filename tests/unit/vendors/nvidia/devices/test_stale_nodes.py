@@ -6,7 +6,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from gpuhook.vendors.nvidia.devices import stale_nodes
+from gpuhook.vendors.nvidia.hot import mig_capabilities
 from tests.simulated.node import make_node
 
 CAP = "/dev/nvidia-caps/nvidia-cap"
@@ -35,6 +38,25 @@ def test_unknown_devices_have_no_stale_nodes(tmp_path: Path) -> None:
     (gpu,) = Path(made.host_root, "proc/driver/nvidia/gpus").iterdir()
     (gpu / "information").write_text("Model: x\n")
     assert stale_nodes.of_paths(ALL, made.host_root) == []
+
+
+def test_possible_instances_are_parsed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mig-minors lists thousands of instances; a command looks into hundreds of containers."""
+    made = make_node(tmp_path, "a100-mig", real_nodes=False)
+    stale_nodes.possible_instances.cache_clear()
+    texts: list[str] = []
+
+    def parsed(text: str) -> dict[str, int]:
+        texts.append(text)
+        return parse(text)
+
+    parse = mig_capabilities.parse_minors
+    monkeypatch.setattr(mig_capabilities, "parse_minors", parsed)
+    for _ in range(3):
+        assert stale_nodes.of_paths(ALL, made.host_root) == []
+    assert len(texts) == 1
 
 
 def _information(path: Path) -> str:
