@@ -78,13 +78,13 @@ def test_writer(name: str, apart: Installation, tmp_path: Path) -> None:
                 done = writer.run()
                 tree = writer.tree()
             tree = {path: text for path, text in tree.items() if not path.endswith("filler~")}
-            trouble = file_tree.torn(tree, old, new, varying | _state(tree))
-            trouble += _trouble(name, done, tree)
-            findings += [f"{directory.name} {kind}: {one}: {done}" for one in trouble]
+            wrong = file_tree.torn(tree, old, new, varying | state_files(tree))
+            wrong += trouble(name, done, tree)
+            findings += [f"{directory.name} {kind}: {one}: {done}" for one in wrong]
     assert not findings, "\n".join(findings)
 
 
-def _trouble(name: str, done: Result, tree: Tree) -> list[str]:
+def trouble(name: str, done: Result, tree: Tree) -> list[str]:
     """Return what is wrong with the end of a writer."""
     found = [word for word in ("Traceback", "GH1491") if word in done.stderr]
     if done.rc not in (0, 1):
@@ -96,7 +96,7 @@ def _trouble(name: str, done: Result, tree: Tree) -> list[str]:
     return found
 
 
-def _state(tree: Tree) -> set[str]:
+def state_files(tree: Tree) -> set[str]:
     """Return the caches, the files of the ledger and the record: not each run writes them."""
     return {path for path in tree if "/state/" in path or path.endswith("/record.json")}
 
