@@ -25,7 +25,7 @@ from gpuhook.host.warm import child_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any, TypeVar
 
     T = TypeVar("T")
@@ -230,10 +230,15 @@ class Worker:
         return found is not None
 
     def _kill(self) -> tuple[int, ...]:
-        """Kill all processes of the child's session; return the pids of those that do not end."""
+        """Kill all processes of the child; return the pids of those that do not end.
+
+        Those of the first look are known: without their parents, they are no one's descendants.
+        """
         end = time.monotonic() + _DIES_WITHIN
+        known: set[int] = set()
         while True:
-            living = [pid for pid, _ in _processes(self._pid)]
+            living = [pid for pid, _ in _processes(self._pid, known)]
+            known.update(living)
             if not living and self._is_over():
                 return ()
             if time.monotonic() > end:
@@ -335,11 +340,17 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _processes(session: int) -> list[tuple[int, bytes]]:
-    """Return the pid and state of each living process of a session."""
-    found = []
-    for pid in procfs.pids():
-        fields = procfs.process_stat(pid)
-        if fields and int(fields[procfs.SESSION]) == session and fields[0] not in procfs.ENDED:
-            found.append((pid, fields[0]))
-    return found
+def _processes(session: int, known: Collection[int] = ()) -> list[tuple[int, bytes]]:
+    """Return the pid and state of each living process of a session, and of their descendants.
+
+    A worker in a worker's child has its own session. `known` are further processes.
+    """
+    stats = {pid: fields for pid in procfs.pids() if (fields := procfs.process_stat(pid))}
+    found = {pid for pid, fields in stats.items() if int(fields[procfs.SESSION]) == session}
+    found.update(stats.keys() & known)
+    new = found
+    while new:
+        new = {pid for pid, one in stats.items() if int(one[procfs.PARENT]) in new} - found
+        found |= new
+    states = [(pid, stats[pid][0]) for pid in sorted(found)]
+    return [(pid, state) for pid, state in states if state not in procfs.ENDED]

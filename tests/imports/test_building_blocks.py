@@ -16,6 +16,7 @@ CALLS = {
     "fcntl.flock": {"host/hot/file_lock.py"},
     "os.fork": {
         "apply/live/ldconfig.py",  # the child becomes another program
+        "host/hot/timely_read.py",  # of the wrapper
         "host/warm/child_process.py",
         "host/worker.py",
         "kernel/namespaces.py",  # a child without a deadline, which dies with its parent

@@ -38,6 +38,15 @@ def nvml_stub(*, old: bool = False, without: str = "") -> Path:
     return _compiled("nvml_stub.c", (*options, "-ldl"))
 
 
+def faulty_nvml(stub: Path) -> Path:
+    """Return a built libnvidia-ml.so.1 with a fault in a function of a stub: faulty_nvml.c."""
+    options = ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,-z,noexecstack"]
+    listed = subprocess.check_output(["nm", "-D", "--defined-only", stub], text=True)
+    names = sorted(line.split()[2] for line in listed.splitlines() if " T nvml" in line)
+    macro = "".join(f"F({name})" for name in names)
+    return _compiled("faulty_nvml.c", (*options, f"-DNAMES={macro}", "-ldl"))
+
+
 def nvidia_smi() -> Path:
     """Return a built static program that replaces nvidia-smi."""
     return _compiled("nvidia_smi.c", ("-static", "-s"))
@@ -58,6 +67,11 @@ def smi_list(gpus: Sequence[Gpu]) -> Path:
 def dmem_preload() -> Path:
     """Return the library that shows the controller dmem to a program."""
     return _compiled("dmem_preload.c", ("-shared", "-fPIC", "-ldl"))
+
+
+def clock_jump() -> Path:
+    """Return the library that gives a program another time of day."""
+    return _compiled("clock_jump.c", ("-shared", "-fPIC"))
 
 
 def gpu_probe() -> Path:

@@ -11,6 +11,13 @@ SURROUNDINGS = {
     "all streams closed": "exec <&- >&- 2>&-",
     "stdout full": "exec >/dev/full",
     "stderr full": "exec 2>/dev/full",
+    "stdout without a reader": (
+        'mkfifo "$HOME/pipe"; exec 4<>"$HOME/pipe" >"$HOME/pipe" 4<&-; rm "$HOME/pipe"'
+    ),
+    "no process": (
+        "exec strace -f -qq -o /dev/null -e inject=clone,clone3,fork,vfork:error=EAGAIN"
+        ' -e trace=clone,clone3,fork,vfork "$@"'
+    ),
     "few descriptors": "ulimit -n 8",
     "no descriptor": "ulimit -n 3",
     "little memory": "ulimit -v 40000",

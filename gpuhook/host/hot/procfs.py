@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SESSION = 3  # an index of stat_fields()
-_PARENT, _START = 1, 19
+PARENT, _START = 1, 19
 ENDED = (b"Z", b"X", b"x")
 _MAX_STAT = 65536  # bytes
 _MAX_DEPTH = 64  # of nested pid namespaces and their processes
@@ -56,8 +56,8 @@ def start_time(pid: int, proc: str = "/proc") -> int | None:
 def parent(pid: int, proc: str = "/proc") -> int:
     """Return the pid of the parent of a process, 0 if this process sees no parent."""
     fields = process_stat(pid, proc) or []
-    is_whole = len(fields) > _PARENT and fields[_PARENT].isdigit()
-    return int(fields[_PARENT]) if is_whole else 0
+    is_whole = len(fields) > PARENT and fields[PARENT].isdigit()
+    return int(fields[PARENT]) if is_whole else 0
 
 
 def process_stat(pid: int, proc: str = "/proc") -> list[bytes] | None:

@@ -18,6 +18,7 @@ import pytest
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import worker_pool
+from gpuhook.host.hot import procfs
 from gpuhook.host.worker import ENDED, LATE, UNSTARTED, NoAnswerError, Worker, call_in_child
 from gpuhook.host.worker_pool import each
 
@@ -322,3 +323,21 @@ def test_missing_descriptors_are_an_error(free: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert caught.value.how == UNSTARTED
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_worker_in_a_worker_that_is_late_is_killed(tmp_path: Path) -> None:
+    """It has its own session."""
+    note = tmp_path / "pid"
+
+    def inner() -> None:
+        note.write_text(str(os.getpid()), "utf-8")
+        time.sleep(600)
+
+    def outer() -> None:
+        call_in_child(inner, 600)
+
+    with pytest.raises(NoAnswerError) as error:
+        call_in_child(outer, 1.0)
+    assert error.value.left == ()
+    stat = procfs.process_stat(int(note.read_text("utf-8")))
+    assert not stat or stat[0] in procfs.ENDED

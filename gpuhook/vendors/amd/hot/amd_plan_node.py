@@ -65,6 +65,7 @@ class AmdPlanNode:
         self._registry: Registry | None = None
         self._names: list[str] | None = None
         self._awaited: set[str] = set()
+        self._token: str | None = None
 
     def registry(self) -> Registry:
         """Return the registry of this node's CDI specs."""
@@ -77,8 +78,8 @@ class AmdPlanNode:
         return self.registry()
 
     def forget(self) -> None:
-        """Forget the specs; the next call of registry() reads them again."""
-        self._registry = self._names = None
+        """Forget the specs and the token; the next call of registry() reads the specs again."""
+        self._registry = self._names = self._token = None
 
     def names(self) -> list[str]:
         """Return the names of the devices in this node's specs, [] without a spec."""
@@ -101,10 +102,13 @@ class AmdPlanNode:
         """Return GH1101 and GH1102 with the source, the devices and the probable error.
 
         GH2511 on a node without the driver or a GPU of it; another fault is returned unchanged.
+        Raises GH2561 if the driver does not answer.
         """
         if error.code not in ("GH1101", "GH1102", "GH1104"):
             return error
         where = source.where if source is not None and name in source.names else ""
+        if self.is_here:
+            self.token()
         if not self.has_driver():
             reason, cure = self.missing_driver()
             where = where or "the command"
@@ -225,8 +229,11 @@ class AmdPlanNode:
     ) -> tuple[ContainerEdits, list[HookJobs]]:
         """Return the edits as they are: nothing is to be done in a root file system.
 
-        Raises GH1302 for a host's node that is not the device of its name.
+        Raises GH1302 for a host's node that is not the device of its name, GH2561 if the driver
+        does not answer: what the ledger records of its devices is in its files.
         """
+        if self.is_here and edits.get("deviceNodes"):
+            self.token()
         for node in (edits.get("deviceNodes") or ()) if self.is_here else ():
             if "major" not in node and amd_words.is_node(node["path"]):
                 _require_device(node.get("hostPath") or node["path"])
@@ -240,7 +247,16 @@ class AmdPlanNode:
         recorded = spec.annotations.get(amd_words.TOKEN) if spec.kind == self.kind else None
         if not recorded:
             return []
-        return amd_token.differences(recorded, amd_token.token(state.host_root()))
+        return amd_token.differences(recorded, self.token())
+
+    def token(self) -> str:
+        """Return the change token of this host; GH2561 if the driver does not answer.
+
+        The first call finds out whether it does: what follows reads the same files without a limit.
+        """
+        if self._token is None:
+            self._token = amd_token.timely_token(state.host_root())
+        return self._token
 
     def await_refresh(self, spec: Compiled) -> None:
         """Treat a spec as fresh: a create would write it again first."""

@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from binascii import crc32
 
+from gpuhook.errors import fault
+from gpuhook.host.hot import timely_read
 from gpuhook.vendors.amd.hot import amd_sysfs
+
+SECONDS = 10.0  # a driver that resets a GPU may block readers of its files
 
 
 def token(host_root: str) -> str:
@@ -27,6 +31,15 @@ def token(host_root: str) -> str:
         "modes=" + _runs(modes),
     )
     return ",".join(parts)
+
+
+def timely_token(host_root: str) -> str:
+    """Return token(); GH2561 if the driver holds back the files for more than SECONDS."""
+    found = timely_read.text(lambda: token(host_root), SECONDS)
+    if found is None:
+        path = host_root.rstrip("/") + amd_sysfs.DRIVER
+        raise fault("GH2561", seconds=f"{SECONDS:g}", path=path)
+    return found
 
 
 def differences(recorded: str, current: str) -> list[str]:
