@@ -189,6 +189,7 @@ def uninstall(
         notes = rest.notes if is_dry else (*rest.notes, *leftovers.remove(files, rest.paths))
     if is_there and not is_dry:
         # For an OSError from here on: this program may run from the tree.
+        import gpuhook.errors.kinds
         import gpuhook.errors.messages  # noqa: F401
 
         with tree_copy.locked(where.here):

@@ -17,6 +17,7 @@ from _signal import (  # type: ignore[import-not-found] # the C part: `signal` c
     valid_signals,
 )
 
+import gpuhook.errors.kinds
 import gpuhook.errors.messages  # noqa: F401 # no import works in a container's namespace
 from gpuhook.errors import GpuhookError, rebuild
 from gpuhook.kernel.libc import LIBC, os_error

@@ -128,7 +128,9 @@ def test_node_made_by_a_container_is_no_missing_gpu(node8: Installation, tmp_pat
         # A device of another driver that each container can open: 1:9, /dev/urandom.
         os.mknod(dev / "nvidia9", 0o666 | stat.S_IFCHR, Path("/dev/urandom").stat().st_rdev)
         document = results(live, checks="driver.gpu,driver.bus,containers")
-    assert [one["said"] for one in document["results"] if one["status"] == "failed"] == []
+    failed = [one["said"] for one in document["results"] if one["status"] == "failed"]
+    others = re.compile("[0-9a-f]{64} ")  # containers of engines, of tests that run meanwhile
+    assert [said for said in failed if not others.match(said)] == []
 
 
 def test_doctor_changes_nothing(apart: Installation, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.contract.runtimes import SECONDS, run, run_command
 
 ODD = """
   "x-vendor" : {"big": 123456789012345678901234567890, "float": 1.50, "exponent": 1e+05,
-                "negative": -0.0, "escaped": "\\u00e9\\ud83d\\ude00\\u0000", "empty": {},
+                "negative": -0.0, "escaped": "\\u00e9\\ud83d\\ude00\\u0001", "empty": {},
                 "list": [ ]},
 """
 
@@ -369,7 +369,7 @@ def test_unknown_fields_remain(node8: Installation, bundle_of: Bundles) -> None:
         "1e+05",
         "-0.0",
     ]
-    assert dict(vendor_field)["escaped"] == "\u00e9\U0001f600\0"
+    assert dict(vendor_field)["escaped"] == "\u00e9\U0001f600\1"
 
 
 def test_owner_and_mode_remain(node8: Installation, bundle_of: Bundles) -> None:

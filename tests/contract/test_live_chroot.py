@@ -265,7 +265,7 @@ def test_host_root_is_recognized_below_a_chroot(tmp_path: Path) -> None:
         "import os, sys\n"
         "from gpuhook.apply.rootfs.root_directory import Root\n"
         "from gpuhook.errors import GpuhookError\n"
-        "import gpuhook.errors.messages\n"
+        "import gpuhook.errors.kinds, gpuhook.errors.messages\n"
         "host = os.open('/', os.O_PATH | os.O_DIRECTORY)\n"
         "os.chroot(sys.argv[1])\n"
         "try: Root('/volume', host)\n"

@@ -25,6 +25,7 @@ from tests.simulated import stub_limits
 
 # The ledger removes entries of exited containers at the latest when it has this number.
 LEDGER = 512 + 64
+RECORDS, RECORD = 32, 256 << 10  # of the loader's files, and bytes of one
 _PR_SET_CHILD_SUBREAPER = 36
 # Of other processes of this machine, which load programs and start containers too.
 OTHERS = 64
@@ -149,8 +150,8 @@ def _spare(what: str, installation: Installation, rounds: int) -> int:
     """Return how much a number may grow: the ledger is swept above a number of entries."""
     entries = min(rounds, LEDGER)
     if what == "files of gpuhook in /run":
-        return entries
+        return entries + RECORDS
     if what == "bytes of gpuhook in /run":
         largest = max(path.stat().st_size for path in (installation.state / "containers").iterdir())
-        return entries * (largest + 8)
+        return entries * (largest + 8) + RECORDS * RECORD
     return OTHERS if what in ("BPF programs", "zombies") else 0

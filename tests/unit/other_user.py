@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -25,3 +26,10 @@ def other_user(load: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
+
+
+def make_readable(state: Path) -> None:
+    """Let every user read root's ledger in a state directory, as an administrator may."""
+    (state / "containers").chmod(0o755)
+    for entry in (state / "containers").iterdir():
+        entry.chmod(0o644)

@@ -47,16 +47,29 @@ class LiveRoot(Root):
             self.namespace, self._mountinfo, root = open_root(process, place)
             try:
                 super().__init__(f"/proc/{process.pid}/root{place.rstrip('/')}", root)
-                above = place.rstrip("/")
-                # A runtime resolves links when it mounts: mountinfo has the place.
-                binds = [above + self.real(path) for path in volumes]
-                own = host_mounts.own_mounts(self._pid, self.mounts(), binds)
+                found = self.mounts()
+                binds = self._places(volumes, found, place.rstrip("/"))
+                own = host_mounts.own_mounts(self._pid, found, binds)
                 self._mounts = {**own, **self._mounts}
             except BaseException:
                 self._close_namespace()
                 raise
         self.is_entered = place == "/"
         self._clone: Root | None = None
+
+    def _places(self, volumes: Iterable[str], found: list[Mount], above: str) -> list[str]:
+        """Return where a runtime has mounted these paths: it resolves links.
+
+        A path with a mount needs no walk, and a walk below FUSE or NFS may never end.
+        """
+        targets = {mount.target for mount in found}
+        remote = [mount for mount in found if mount.is_remote]
+        return [
+            above + path
+            if above + path in targets or any(one.is_over(above + path) for one in remote)
+            else above + self.real(path)
+            for path in volumes
+        ]
 
     def close(self) -> None:
         """Close every descriptor, and with its own that of a writable clone."""

@@ -65,13 +65,23 @@ class KubeletGrants:
             if version != self._version:
                 self._answers, self._version = _answers(path), version
             found = self._answers.get((pod_uid, container), [])
-            return [Message(base64.b64decode(one, validate=True)) for one in found]
+            return [_whole(base64.b64decode(one, validate=True)) for one in found]
         except OSError as error:
             if isinstance(error, FileNotFoundError) and os.path.isdir(self.directory):
                 return []
             raise fault("GH2710", path=path, reason=error.strerror or str(error)) from error
         except (GpuhookError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise fault("GH2710", path=path, reason=f"{type(error).__name__}: {error}") from error
+
+
+def _whole(data: bytes) -> Message:
+    """Return a response whose parts can be read, too; raises WireError."""
+    found = Message(data)
+    found.mapping(1)
+    for number in (2, 5):
+        for part in found.messages(number):
+            part.text(1)
+    return found
 
 
 def _answers(path: str) -> dict[Holder, list[str]]:

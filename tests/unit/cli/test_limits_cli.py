@@ -35,7 +35,7 @@ from gpuhook.vendors.nvidia.warm import driver_backend
 from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
-from tests.unit.other_user import AS_ROOT, NOBODY, other_user
+from tests.unit.other_user import AS_ROOT, NOBODY, make_readable, other_user
 from tests.unit.table_rows import printed_rows
 
 GIB = 1 << 30
@@ -216,6 +216,7 @@ def test_show_for_a_user_warns_of_unchecked_entries(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
         entered(public, "one", record("GPU-1", None))
         (public / "runc").chmod(0o700)
+        make_readable(public / "state")
         with other_user(lambda: limits("show")):
             shown = limits("show", f"--driver-root={public}")
     assert shown.exit_code == 0

@@ -34,7 +34,7 @@ from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
 from gpuhook.vendors.nvidia.usage import nvidia_devices
 from tests.kubelet.pod_resources import PodResources, claiming_pod
-from tests.unit.other_user import AS_ROOT, other_user
+from tests.unit.other_user import AS_ROOT, make_readable, other_user
 from tests.unit.table_rows import printed_rows
 
 UUIDS = [f"GPU-{n}aaaaaaa-0000-0000-0000-00000000000{n}" for n in range(2)]
@@ -381,6 +381,7 @@ def test_user_without_permissions_gets_a_warning(
     for identity in ("one", "two"):
         container(public, identity, **holding(0))
     (public / "runc").chmod(0o700)
+    make_readable(public / "state")
     with other_user(ps):
         shown = ps()
         document = ps("-o", "json")
@@ -398,6 +399,7 @@ def test_partly_readable_entries_are_listed(public: Path, monkeypatch: pytest.Mo
     (public / "runc").chmod(0o700)
     own = {"pid": os.getpid(), "started": procfs.start_time(os.getpid()), **holding(1)}
     ledger.record("", "two", own)
+    make_readable(public / "state")
     with other_user(ps):
         shown = ps()
     assert shown.exit_code == 0

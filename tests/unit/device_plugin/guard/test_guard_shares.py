@@ -275,7 +275,7 @@ def test_marks_are_read_back_from_disk(state_directory: Path) -> None:
     )
     guard_marks.write(kept)
     assert guard_marks.read() == kept
-    assert (state_directory / "guard.json").stat().st_mode & 0o777 == 0o644
+    assert (state_directory / "guard.json").stat().st_mode & 0o777 == 0o600
     guard_marks.write(())
     assert not (state_directory / "guard.json").exists()
     guard_marks.write(())
