@@ -154,7 +154,7 @@ class Worker:
         end, hangs_since = time.monotonic() + self._seconds, None
         while not self._is_over() and time.monotonic() < end:
             now = time.monotonic()
-            if not any(state == b"D" for _, state in _processes(self._pid)):
+            if not any(one[0] == b"D" for one in _processes(self._pid).values()):
                 hangs_since = None
             elif hangs_since is None:
                 hangs_since = now
@@ -232,13 +232,14 @@ class Worker:
     def _kill(self) -> tuple[int, ...]:
         """Kill all processes of the child; return the pids of those that do not end.
 
-        Those of the first look are known: without their parents, they are no one's descendants.
+        Those of the first look are known: without their parents, nothing shows that they are the
+        child's.
         """
         end = time.monotonic() + _DIES_WITHIN
-        known: set[int] = set()
+        known: set[tuple[int, bytes]] = set()
         while True:
-            living = [pid for pid, _ in _processes(self._pid, known)]
-            known.update(living)
+            living = _processes(self._pid, known)
+            known.update((pid, fields[procfs.START]) for pid, fields in living.items())
             if not living and self._is_over():
                 return ()
             if time.monotonic() > end:
@@ -340,17 +341,19 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _processes(session: int, known: Collection[int] = ()) -> list[tuple[int, bytes]]:
-    """Return the pid and state of each living process of a session, and of their descendants.
+def _processes(
+    session: int, known: Collection[tuple[int, bytes]] = ()
+) -> dict[int, list[bytes]]:
+    """Return the pid and /proc/PID/stat of each living process of a session and its descendants.
 
-    A worker in a worker's child has its own session. `known` are further processes.
+    A worker in a worker's child has its own session. `known` are further processes, by pid and
+    start: a pid may be used again.
     """
     stats = {pid: fields for pid in procfs.pids() if (fields := procfs.process_stat(pid))}
     found = {pid for pid, fields in stats.items() if int(fields[procfs.SESSION]) == session}
-    found.update(stats.keys() & known)
+    found.update(pid for pid, one in stats.items() if (pid, one[procfs.START]) in known)
     new = found
     while new:
         new = {pid for pid, one in stats.items() if int(one[procfs.PARENT]) in new} - found
         found |= new
-    states = [(pid, stats[pid][0]) for pid in sorted(found)]
-    return [(pid, state) for pid, state in states if state not in procfs.ENDED]
+    return {pid: stats[pid] for pid in sorted(found) if stats[pid][0] not in procfs.ENDED}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SESSION = 3  # an index of stat_fields()
-PARENT, _START = 1, 19
+PARENT, START = 1, 19
 ENDED = (b"Z", b"X", b"x")
 _MAX_STAT = 65536  # bytes
 _MAX_DEPTH = 64  # of nested pid namespaces and their processes
@@ -41,8 +41,8 @@ def start_ticks(content: bytes) -> int | None:
     None for a zombie, and for a content that is not of the kernel.
     """
     fields = stat_fields(content)
-    is_whole = len(fields) > _START and fields[_START].isdigit()
-    return int(fields[_START]) if is_whole and fields[0] not in ENDED else None
+    is_whole = len(fields) > START and fields[START].isdigit()
+    return int(fields[START]) if is_whole and fields[0] not in ENDED else None
 
 
 def start_time(pid: int, proc: str = "/proc") -> int | None:

@@ -341,3 +341,29 @@ def test_worker_in_a_worker_that_is_late_is_killed(tmp_path: Path) -> None:
     assert error.value.left == ()
     stat = procfs.process_stat(int(note.read_text("utf-8")))
     assert not stat or stat[0] in procfs.ENDED
+
+
+def test_process_with_the_pid_of_a_killed_one_is_not_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A descendant of the child ends, and a process of the node gets its pid at once."""
+    read, looks = procfs.process_stat, []
+
+    with subprocess.Popen(["sleep", "600"]) as other, Worker(lambda: os.getpid, 5) as worker:
+        child = worker.call("__call__")
+
+        def process_stat(pid: int, proc: str = "/proc") -> list[bytes] | None:
+            fields = read(pid, proc)
+            if pid == other.pid and fields:
+                looks.append(pid)
+                fields[procfs.PARENT], fields[procfs.START] = b"%d" % child, b"5"
+            return fields
+
+        with monkeypatch.context() as first_look:
+            first_look.setattr(procfs, "process_stat", process_stat)
+            first_look.setattr(os, "kill", lambda *_: None)
+            first_look.setattr(time, "sleep", lambda _: first_look.undo())
+            assert worker.kill() == ()
+        assert looks == [other.pid]
+        assert other.poll() is None
+        other.kill()
