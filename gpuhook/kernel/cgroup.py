@@ -209,7 +209,7 @@ def below(name: str, root: str) -> str | None:
 
 def hierarchies() -> list[Mount]:
     """Return the mounts of cgroups in this mount namespace."""
-    mounted = mountinfo.parse(files.read("/proc/self/mountinfo"))
+    mounted = mountinfo.parse(files.read(_MOUNTINFO, _LIMIT))
     return [mount for mount in mounted if mount.fstype in ("cgroup", "cgroup2")]
 
 
@@ -219,8 +219,9 @@ def is_frozen(cgroup: bytes, mounted: list[Mount] | None = None) -> bool:
     False if its hierarchy is not mounted here, or its cgroup is outside of the mount. `mounted` is
     what hierarchies() returns, for callers that have many processes.
     """
+    mounted = hierarchies() if mounted is None else mounted
     for _, controllers, path in procfs.cgroups(cgroup):
-        for mount in hierarchies() if mounted is None else mounted:
+        for mount in mounted:
             if not _has_freezer(mount, controllers):
                 continue
             inside = below(os.fsdecode(path), mount.root)

@@ -17,7 +17,7 @@ from gpuhook.kernel import cgroup
 
 
 def test_mounts_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node with 500 pods has thousands of mounts: one look tells which containers are paused."""
+    """A node with 500 pods has thousands of mounts: they are read once, not for each."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     started = procfs.start_time(os.getpid())
     for number in range(20):

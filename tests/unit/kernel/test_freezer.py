@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gpuhook.host.hot import files
-from gpuhook.kernel import cgroup
+from gpuhook.kernel import cgroup, mountinfo
 
 
 def test_own_process_is_not_frozen() -> None:
@@ -28,3 +28,17 @@ def test_own_process_is_not_frozen() -> None:
 def test_invisible_cgroup_is_not_frozen(line: bytes) -> None:
     """The state of a cgroup outside the mount is unknown."""
     assert not cgroup.is_frozen(line)
+
+
+def test_mounts_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for each of the twelve lines that cgroup v1 has."""
+    looks = []
+
+    def parse(content: bytes) -> list[mountinfo.Mount]:
+        looks.append(content)
+        return []
+
+    monkeypatch.setattr(mountinfo, "parse", parse)
+    lines = b"".join(b"%d:c%d:/a\n" % (number, number) for number in range(12))
+    assert not cgroup.is_frozen(lines)
+    assert len(looks) == 1
