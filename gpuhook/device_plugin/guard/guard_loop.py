@@ -62,9 +62,8 @@ class GuardRound:
     failed: tuple[tuple[Order, GpuhookError], ...] = ()
     strangers: tuple[Key, ...] = ()  # containers without a share, not reported before
     of_host: tuple[tuple[str, User], ...] = ()  # (device, process), not reported before
-    unidentified: tuple[
-        str, ...
-    ] = ()  # containers whose shares are not watched, not reported before
+    # Containers whose shares are not watched, not reported before.
+    unidentified: tuple[str, ...] = ()
     trouble: GpuhookError | None = None  # why nothing can be watched
     store_error: str = ""  # why the marks were not stored
 
@@ -143,6 +142,7 @@ class GuardLoop:
         self._marks = dict(verdict.marks)
         whose = partial(process_container, known=holding.known, scopes=use.scopes)
         sent, failed = self._act(verdict.orders, sample, driver.memory, whose)
+        unwatched = sorted(use.unidentified.intersection(container for container, _ in use.shares))
         return GuardRound(
             is_needed=True,
             is_near=bool(self._marks) or guard_policy.is_near(sample),
@@ -152,11 +152,7 @@ class GuardLoop:
             failed=tuple(failed),
             strangers=tuple(one for one in use.strangers if self._is_first(one)),
             of_host=self._of_host(use),
-            unidentified=tuple(
-                one
-                for one in sorted(use.unidentified & {container for container, _ in use.shares})
-                if self._is_first(one)
-            ),
+            unidentified=tuple(one for one in unwatched if self._is_first(one)),
             store_error=self._store(settings.action, _watched(use)),
         )
 

@@ -224,13 +224,13 @@ def _slow(value: object) -> str:
         if isinstance(item, dict):
             parts.append("{")
             left.append(ExactNumber("}"))
-            for place, (key, one) in reversed(list(enumerate(item.items()))):
-                left += (one, ExactNumber(f"{',' if place else ''}{_quoted(key)}:"))
+            for number, (key, one) in reversed(list(enumerate(item.items()))):
+                left += (one, ExactNumber(f"{',' if number else ''}{_quoted(key)}:"))
         elif isinstance(item, (list, tuple)):
             parts.append("[")
             left.append(ExactNumber("]"))
-            for place, one in reversed(list(enumerate(item))):
-                left += (one, ExactNumber("," if place else ""))
+            for number, one in reversed(list(enumerate(item))):
+                left += (one, ExactNumber("," if number else ""))
         else:
             parts.append(_scalar(item))
     return "".join(parts)
