@@ -17,6 +17,7 @@ _DESCRIPTORS = 1024
 _END = b"\n"
 _LONGEST = 65536
 _SIGKILL = 9
+_killed: list[int] = []  # children that may not have ended yet
 
 
 def text(read: Callable[[], str], seconds: float) -> str | None:
@@ -24,6 +25,7 @@ def text(read: Callable[[], str], seconds: float) -> str | None:
 
     Without a child, as when there are too many processes, `read` is called here.
     """
+    _reap()
     reader, writer = os.pipe()
     try:
         pid = os.fork()
@@ -59,7 +61,19 @@ def _answer(reader: int, pid: int, seconds: float) -> bytes | None:
 
     if not select.select([reader], [], [], seconds)[0]:
         os.kill(pid, _SIGKILL)
+        _killed.append(pid)
         return None
     found = os.read(reader, _LONGEST)
     os.waitpid(pid, 0)
     return found
+
+
+def _reap() -> None:
+    """Wait for killed children that have ended: a service would collect zombies."""
+    for pid in tuple(_killed):
+        try:
+            if not os.waitpid(pid, os.WNOHANG)[0]:
+                continue
+        except OSError:
+            pass  # the caller has waited for it
+        _killed.remove(pid)

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from gpuhook.host.hot import timely_read
+from gpuhook.host.hot import files, timely_read
 
 
 def _late() -> str:
@@ -43,6 +43,18 @@ def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     os.kill(pid, number)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+def test_killed_children_do_not_remain() -> None:
+    """The NRI plugin asks again for each container while a driver hangs."""
+    children = f"/proc/self/task/{os.getpid()}/children"
+    before = files.read(children)
+    for _ in range(3):
+        assert timely_read.text(_late, 0.05) is None
+    end = time.monotonic() + 60
+    while files.read(children) != before and time.monotonic() < end:
+        assert timely_read.text(str, 60) == ""
+    assert files.read(children) == before
 
 
 def test_without_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
