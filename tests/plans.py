@@ -62,7 +62,7 @@ def this_node(settings: Settings | None = None) -> NvidiaNode:
     settings = settings or Settings()
     return NvidiaNode(
         settings,
-        lambda vendor, way: registry.load(settings.spec_dirs, lambda _: None, vendor, way),
+        lambda vendor, way: registry.load(settings.spec_dirs, lambda *_: None, vendor, way),
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -67,6 +68,16 @@ def read(path: str) -> Spec:
 def parser(path: str) -> compiler.Parser:
     """Return the parser for a spec file of this name."""
     return compiler.parse_json if path.endswith(".json") else parse_yaml
+
+
+def compile_specs(*paths: str) -> None:
+    """Compile specs of the node for the wrapper, and for this command.
+
+    A file that was removed meanwhile is left out.
+    """
+    for path in paths:
+        with suppress(FileNotFoundError):
+            compiler.compile_with(parser(path), path, os.stat(path))
 
 
 def document(spec: Spec, fmt: str) -> str:

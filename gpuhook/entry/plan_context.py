@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from gpuhook.apply.rootfs.hook_args import Jobs
+    from gpuhook.cdi.hot.registry import SpecCompiler
     from gpuhook.host.hot.engine_log import EngineLog
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.parse import Source
@@ -82,7 +83,7 @@ class PlanContext(VendorContext):
 def context_of(
     settings: Settings,
     log: EngineLog,
-    compile_spec: Callable[..., None],
+    compile_spec: SpecCompiler,
     refresh: Callable[[Callable[[], bool]], str] | None = None,
     *,
     has_others: bool = False,

@@ -341,9 +341,7 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _processes(
-    session: int, known: Collection[tuple[int, bytes]] = ()
-) -> dict[int, list[bytes]]:
+def _processes(session: int, known: Collection[tuple[int, bytes]] = ()) -> dict[int, list[bytes]]:
     """Return the pid and /proc/PID/stat of each living process of a session and its descendants.
 
     A worker in a worker's child has its own session. `known` are further processes, by pid and

@@ -172,8 +172,8 @@ def test_generate_cdi_writes_node_record_and_compiled_spec(
     identity = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
     assert record["spec"] == {"path": str(path), "identity": identity}
 
-    def refuse_to_compile(source: str) -> None:
-        raise AssertionError(source)
+    def refuse_to_compile(*sources: str) -> None:
+        raise AssertionError(sources)
 
     compiled, edits = registry.load([str(path.parent)], refuse_to_compile).device(
         f"nvidia.com/gpu={uuid}"

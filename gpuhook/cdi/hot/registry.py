@@ -16,9 +16,15 @@ from gpuhook.errors import GpuhookError, fault
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.cdi.hot.container_edits import ContainerEdits
+
+    class SpecCompiler(Protocol):
+        """Compiles and stores YAML specs."""
+
+        def __call__(self, *paths: str) -> None: ...
 
 
 class Registry:
@@ -94,9 +100,7 @@ def _hits(layer: list[Compiled], kind: str, device: str) -> list[tuple[Compiled,
     return found
 
 
-def load(
-    dirs: list[str], compile_yaml: Callable[..., None], vendor: str = "", way: str = ""
-) -> Registry:
+def load(dirs: list[str], compile_yaml: SpecCompiler, vendor: str = "", way: str = "") -> Registry:
     """Return the registry of `dirs`, lowest priority first, on a node of `vendor`'s GPUs.
 
     `compile_yaml(*paths)` runs the cold compiler for YAML files whose compiled forms are missing or
@@ -111,7 +115,7 @@ def load(
     return Registry(dirs, layers, vendor, way)
 
 
-def _compile_all(stale: list[str], compile_yaml: Callable[..., None]) -> None:
+def _compile_all(stale: list[str], compile_yaml: SpecCompiler) -> None:
     """Compile many files by one process. What it leaves is compiled again, each file alone."""
     try:
         compile_yaml(*stale)
@@ -119,14 +123,12 @@ def _compile_all(stale: list[str], compile_yaml: Callable[..., None]) -> None:
         return
 
 
-def _layer(
-    directory: str, stale: list[str], compile_yaml: Callable[..., None] | None
-) -> list[Compiled]:
+def _layer(directory: str, stale: list[str], compile_yaml: SpecCompiler | None) -> list[Compiled]:
     found = (_compiled(path, stale, compile_yaml) for path in files(directory))
     return [spec for spec in found if spec is not None]
 
 
-def reader(dirs: list[str], compile_yaml: Callable[..., None]) -> Callable[[str, str], Registry]:
+def reader(dirs: list[str], compile_yaml: SpecCompiler) -> Callable[[str, str], Registry]:
     """Return a function of (vendor, way) that returns load() of `dirs`."""
 
     def read(vendor: str, way: str) -> Registry:
@@ -145,7 +147,7 @@ def files(directory: str) -> list[str]:
 
 
 def _compiled(  # noqa: PLR0911 # one return for each way in which a file is unusable
-    path: str, stale: list[str], compile_yaml: Callable[..., None] | None
+    path: str, stale: list[str], compile_yaml: SpecCompiler | None
 ) -> Compiled | None:
     """Return the compiled form of a spec, None for a dangling link or a removed file.
 

@@ -65,12 +65,3 @@ def text(
     with redirect_stdout(printed), redirect_stderr(io.StringIO()):
         run([*kept, "-o", fmt], vendor, root, is_again=is_again)
     return printed.getvalue()
-
-
-def compile_spec(*paths: str) -> None:
-    """Compile specs of the node for the wrapper, and for this command."""
-    from gpuhook.cdi import spec_file
-    from gpuhook.cdi.hot import compile as compiler
-
-    for path in paths:
-        compiler.compile_with(spec_file.parser(path), path, os.stat(path))

@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from functools import cache, partial
 
+from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import registry
 from gpuhook.cli.generate import generate_call
 from gpuhook.engines.configure.host_files import Host
@@ -41,7 +42,7 @@ class VendorCase:
 
 def refresh_cases(settings: Settings, root: click.Context, *, is_forced: bool) -> list[VendorCase]:
     """Return the cases of each vendor's specs; with `is_forced`, fresh specs are stale too."""
-    known = registry.load(settings.spec_dirs, generate_call.compile_spec)
+    known = registry.load(settings.spec_dirs, spec_file.compile_specs)
     reader = cache(_older_reader)
     return [
         VendorCase(vendor, case)

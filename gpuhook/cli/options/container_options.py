@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from contextlib import contextmanager
 
 import click
 
 from gpuhook.cdi import spec_file
-from gpuhook.cdi.hot import compile as compiler
 from gpuhook.cli.options import parameters
 from gpuhook.containers import find, state_search
 from gpuhook.entry import cold_command
@@ -140,11 +138,9 @@ def context(*, may_refresh: bool = False) -> PlanContext:
     """
     refresh = cold_command.Compiler(sys.argv[0]).refresh if may_refresh else None
     chosen = settings_file.of_node()
-    return context_of(chosen, TerminalLog("gpuhook"), _compile, refresh, has_others=True)
-
-
-def _compile(path: str) -> None:
-    compiler.compile_with(spec_file.parser(path), path, os.stat(path))
+    return context_of(
+        chosen, TerminalLog("gpuhook"), spec_file.compile_specs, refresh, has_others=True
+    )
 
 
 @contextmanager

@@ -283,5 +283,5 @@ def _known_devices(spec: dict[str, Any], nodes: list[str], log: EngineLog) -> Co
     return found.union(*others)
 
 
-def _pass_over(_path: str) -> None:
-    """Skip a YAML spec that is not compiled yet: no interpreter is started for a ledger entry."""
+def _pass_over(*_paths: str) -> None:
+    """Skip YAML specs that are not compiled yet: no interpreter is started for a ledger entry."""

@@ -127,7 +127,7 @@ def spec_directory(data: bytes) -> None:
     path = scratch_file(data, f"cdi/other.{'json' if is_json else 'yaml'}")
     directories = [str(scratch() / "cdi")]
     try:
-        found = registry.load(directories, lambda _: None)
+        found = registry.load(directories, lambda *_: None)
         assert "x" in found.names("a.b/c")
         for kind in {one.kind for one in found.all()}:
             for name in found.names(kind):
@@ -188,4 +188,4 @@ def device_name(data: bytes) -> None:
     short_names.advice(name, "NVIDIA_VISIBLE_DEVICES", known)
     full = short_names.full_names(name, lambda: known)
     assert len(full) <= 1 or full == [str(int(full[0]) + place) for place in range(len(full))]
-    resolution.resolve((name,), "a.b/c", lambda _kind: registry.load([], lambda _: None))
+    resolution.resolve((name,), "a.b/c", lambda _kind: registry.load([], lambda *_: None))

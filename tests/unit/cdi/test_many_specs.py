@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from gpuhook.cdi.hot import registry
-from gpuhook.cli.generate.generate_call import compile_spec
+from gpuhook.cdi.spec_file import compile_specs
+from gpuhook.cli.options import container_options
 from gpuhook.entry.cold_command import Compiler
+from gpuhook.entry.hooks import apply_hook
 from gpuhook.errors import fault
+from gpuhook.host.hot.engine_log import EngineLog
+from gpuhook.host.hot.settings import Settings
 
 
 @pytest.fixture
@@ -34,7 +39,7 @@ def test_stale_specs_are_compiled_by_one_call(directory: Path) -> None:
 
     def compile_yaml(*paths: str) -> None:
         calls.append(paths)
-        compile_spec(*paths)
+        compile_specs(*paths)
 
     for _ in range(2):
         found = registry.load([str(directory)], compile_yaml)
@@ -54,7 +59,7 @@ def test_failed_call_hides_only_its_own_spec(directory: Path) -> None:
         for path in paths:
             if path == bad:
                 raise fault("GH1403", path=path, command="x", reason="it was killed by signal 9")
-            compile_spec(path)
+            compile_specs(path)
 
     found = registry.load([str(directory)], compile_yaml)
     assert len(found.all()) == 299
@@ -70,3 +75,18 @@ def test_command_lines_are_bounded(directory: Path, tmp_path: Path) -> None:
     program.chmod(0o755)
     Compiler(str(tmp_path / "bin/gpuhook-runtime")).compile_spec(*map(str, directory.iterdir()))
     assert Path(f"{program}.counts").read_text(encoding="utf-8") == "258\n46\n"
+
+
+def test_command_compiles_them_all(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUHOOK_CDI_SPEC_DIRS", str(directory))
+    known = container_options.context().node.registry()
+    assert len(known.all()) == 300
+
+
+def test_hook_compiles_none(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For its entry in the ledger, it uses the specs that are compiled."""
+    chosen = Settings()
+    chosen.spec_dirs = [str(directory)]
+    monkeypatch.setattr(apply_hook, "Settings", lambda: chosen)
+    assert not apply_hook._known_devices({}, ["/dev/nvidia0"], EngineLog("test"))
+    assert not Path(os.environ["GPUHOOK_STATE_DIR"]).exists()

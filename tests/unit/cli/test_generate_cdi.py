@@ -38,14 +38,14 @@ def call(*args: str, env: dict[str, str] | None = None) -> Result:
     return CliRunner().invoke(main, args, env=env, prog_name="gpuhook")
 
 
-def compile_never(path: str) -> None:
+def compile_never(*paths: str) -> None:
     """Fail: the cold compiler must not run."""
-    raise AssertionError(path)
+    raise AssertionError(paths)
 
 
-def compile_cold(path: str) -> None:
+def compile_cold(*paths: str) -> None:
     """Compile as the wrapper does, by `gpuhook cdi compile`."""
-    assert call("cdi", "compile", path).exit_code == 0
+    assert call("cdi", "compile", *paths).exit_code == 0
 
 
 @pytest.mark.parametrize("profile", ["t4", "h100x8", "lost-gpu", "a100-mig"])

@@ -36,7 +36,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlainNode:
     ]
     document = {"cdiVersion": "0.5.0", "kind": KIND, "devices": devices}
     (tmp_path / "plain.json").write_text(json.dumps(document), encoding="utf-8")
-    return PlainNode(registry.load([str(tmp_path)], lambda _: None))
+    return PlainNode(registry.load([str(tmp_path)], lambda *_: None))
 
 
 def asking(value: str, *more: str) -> dict[str, Any]:

@@ -63,8 +63,8 @@ class Host:
         return [node["path"] for node in self.resolve(*names).edits["deviceNodes"]]
 
     @staticmethod
-    def _no_yaml(path: str) -> None:
-        raise AssertionError(path)
+    def _no_yaml(*paths: str) -> None:
+        raise AssertionError(paths)
 
 
 @pytest.fixture

@@ -147,7 +147,7 @@ class Host:
         (place / "a.json").write_text(json.dumps(document))
 
     def devices(self, name: str, **aliases: str) -> list[str]:
-        found = registry.load(self._dirs, lambda _: None)
+        found = registry.load(self._dirs, lambda *_: None)
         grant = resolve_names([name], ALL, ShortNode(found, KIND, aliases))
         return [one.partition("=")[2] for one in grant.devices]
 

@@ -141,5 +141,5 @@ def test_sixteen_gpus_with_seven_instances(tmp_path: Path) -> None:
     assert len(paths["all"]) == 16 + 16 * 7 * 2
     file = tmp_path / "nvidia.json"
     spec_files.write(found, str(file), "json")
-    loaded = registry.load([str(tmp_path)], lambda _: None)
+    loaded = registry.load([str(tmp_path)], lambda *_: None)
     assert loaded.device("nvidia.com/gpu=15:6")[1] == by_name["15:6"]
