@@ -64,7 +64,8 @@ def _require_file(place: int, name: str, path: str) -> None:
 
 def _write(place: int, name: str, content: bytes, mode: int) -> None:
     temporary = files.temporary_name(name)
-    files.remove_stale(f"/proc/self/fd/{place}")
+    with suppress(PermissionError):  # a directory may be writable and not readable
+        files.remove_stale(f"/proc/self/fd/{place}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     fd = os.open(temporary, flags, 0o600, dir_fd=place)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 from gpuhook.cli import main
 from gpuhook.host import output_file
 from gpuhook.host.hot import files
+from tests.unit.other_user import AS_ROOT, other_user
 
 
 def test_link_at_the_path_is_replaced(tmp_path: Path) -> None:
@@ -152,3 +154,12 @@ def test_file_of_a_killed_run_is_removed(tmp_path: Path) -> None:
     (tmp_path / ".gpuhook-999999999-out~").write_text("half")
     output_file.write(str(tmp_path / "out"), b"new", 0o644)
     assert os.listdir(tmp_path) == ["out"]
+
+
+@AS_ROOT
+def test_directory_that_cannot_be_read() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        os.chmod(place, 0o733)
+        with other_user(lambda: output_file):
+            output_file.write(f"{place}/out", b"new", 0o644)
+        assert os.listdir(place) == ["out"]
