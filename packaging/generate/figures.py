@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import json
 
-from generate.pages import CHECKOUT, page, table_row
+from generate import figure_tables
+from generate.pages import CHECKOUT, page
 
 PAGE = "docs/reference/performance.md"
 LONG_TESTS = "docs/reference/long-tests.md"
@@ -25,19 +26,40 @@ _BENCHMARKS = {
     "bench_dra": "The DRA driver",
     "bench_nri": "The NRI plugin",
 }
+# The sections of long tests, in the page's order. Those of other files follow.
+_LONG = {
+    "fuzz": "Fuzzing",
+    "config_json_go": "config.json and Go",
+    "config_json_variants": "config.json and the low-level runtimes",
+    "cdi_library": "CDI specs and the CDI library",
+    "toml_parsers": "TOML files and the parsers of engines",
+    "loader_caches": "Loader caches, ldconfig and the loader",
+    "device_access": "Device rules and the kernel",
+    "create_races": "Races while a container starts",
+    "live_races": "Races in a running container",
+    "killed_writers": "Kills of programs that write files",
+    "wrapper_errors": "Errors at system calls of the wrapper",
+    "poor_surroundings": "Commands in poor surroundings",
+    "many_starts": "Starts in a row",
+    "many_attaches": "Attaches in a row",
+    "plugin_week": "A week of the device plugin",
+    "plugin_load": "The device plugin under load",
+    "dra_driver": "The DRA driver",
+}
 
 
 def files() -> dict[str, str]:
     """Return the pages with the current figures, by their paths in the checkout."""
     benchmarks = [_section(title, f"{name}.json") for name, title in _BENCHMARKS.items()]
-    others = sorted(p.stem for p in SOURCES.glob("*.json") if p.stem not in _BENCHMARKS)
+    written = {path.stem for path in SOURCES.glob("*.json")} - _BENCHMARKS.keys()
+    others = [*(name for name in _LONG if name in written), *sorted(written - _LONG.keys())]
     long_tests = [_section(_title(name), f"{name}.json", _about(name)) for name in others]
     return {**page(PAGE, "\n".join(benchmarks)), **page(LONG_TESTS, "\n".join(long_tests))}
 
 
 def _title(name: str) -> str:
-    words = [_NAMES.get(word, word) for word in name.split("_")]
-    return " ".join([words[0][0].upper() + words[0][1:], *words[1:]])
+    words = " ".join(_NAMES.get(word, word) for word in name.split("_"))
+    return _LONG.get(name, words[0].upper() + words[1:])
 
 
 def _about(name: str) -> str:
@@ -54,20 +76,8 @@ def _section(title: str, name: str, about: str = "") -> str:
     for one in rows:
         if one.keys() != _KEYS:
             raise ValueError(f"{source}: {one} must have the keys {', '.join(sorted(_KEYS))}")
-    has_limits = any(one["limit"] for one in rows)
-    columns = ("what", "value", "limit") if has_limits else ("what", "value")
-    heads = {"what": "what was measured", "value": "figure", "limit": "limit"}
-    lines = [
-        f"## {title}",
-        "",
-        *([about, ""] if about else []),
-        table_row(*(heads[column] for column in columns)),
-        f"|{'---|' * len(columns)}",
-        *(table_row(*(one[column] for column in columns)) for one in rows),
-        "",
-        *_commands(rows),
-    ]
-    return "\n".join(lines) + "\n"
+    begin = [f"## {title}", "", *([about, ""] if about else [])]
+    return "\n".join([*begin, *figure_tables.lines(rows), "", *_commands(rows)]) + "\n"
 
 
 def _commands(rows: list[dict[str, str]]) -> list[str]:
