@@ -12,7 +12,7 @@ settings=${GPUHOOK_CONFIG:-/etc/gpuhook/config.yaml}
 if [ $# -lt 2 ] && [ -r "$bundle/config.json" ]; then
   line='^[[:space:]]*([^#[:space:]].*)?' # not a comment of the settings
   words='NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o]|vo[^i]|voi[^d]|void[^"])|AMD_VISIBLE_DEVICES=([^vn"]|v[^o]|vo[^i]|voi[^d]|void[^"]|n[^o]|no[^n]|non[^e]|none[^"])|(nvidia|amd)-container-devices|cdi\.k8s\.io|gpuhook/memory/|(NVIDIA|AMD)_GPU_MEMORY_|annotationPrefixes|swarmResources'
-  # 1: none of them. An image of old asks by its age, where it has no such variable.
+  # 1: none of them. An old image requests all GPUs by CUDA_VERSION, if it has no newer variable.
   LC_ALL=C grep -qsE "$line($words|\"CUDA_VERSION=)" "$bundle/config.json" "$settings"
   [ $? -eq 1 ] && exit 0
   LC_ALL=C grep -qsE "$line($words)" "$bundle/config.json" "$settings"

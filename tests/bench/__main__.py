@@ -37,13 +37,13 @@ LINES = (
     Ratio("create alone, required", "create alone, 8 GPUs", 1.1),
     Ratio("whole create, runc", RUNC, 1.8),
     Ratio("prestart hook, runc", RUNC, None),
-    Ratio("prestart hook, no GPU asked for", RUNC, None),
+    Ratio("prestart hook, no GPU requested", RUNC, None),
     Ratio("whole create, crun", CRUN, 2.0),
     Ratio("whole create, 0.1 CPU", "bare runc create, 0.1 CPU", 1.9),
     Ratio("create with a limit", "create, cgroup v2", None),
     Ratio("32 creates at once", "32 bare creates at once", 1.9),
     Ratio("create alone, 16 x 7 MIG", "create alone, 1 GPU", 1.1),
-    Ratio("podman, our CDI spec", "podman, no device", None),
+    Ratio("podman, gpuhook's CDI spec", "podman, no device", None),
     Ratio("life of a container", "life under bare runc", None),
 )
 

@@ -105,7 +105,7 @@ def runc(ready: Installation) -> list[Case]:
     return [
         *_pair(ready, "runc", "bare runc create", "whole create, runc", {}),
         _hooked(ready, "prestart", "prestart hook, runc", "all"),
-        _hooked(ready, "prestart-void", "prestart hook, no GPU asked for", "void"),
+        _hooked(ready, "prestart-void", "prestart hook, no GPU requested", "void"),
     ]
 
 
@@ -222,7 +222,7 @@ def podman(ready: Installation) -> list[Case]:
     root = gpu_bundle(ready, "podman").root
     return [
         plain("podman, no device", _podman(ready, root, [])),
-        plain("podman, our CDI spec", _podman(ready, root, ["--device", "nvidia.com/gpu=0"])),
+        plain("podman, gpuhook's CDI spec", _podman(ready, root, ["--device", "nvidia.com/gpu=0"])),
     ]
 
 

@@ -67,9 +67,9 @@ def common(
 def node_edits(nodes: Iterable[DeviceNode], choices: Choices) -> ContainerEdits:
     """Return the edits that give a container `nodes`, and the groups that it needs to open them.
 
-    A node that everybody may open needs no group, and its spec no version newer than 0.5.0. So the
+    A node that every user may open needs no group, and its spec no version newer than 0.5.0. So the
     nodes of /dev/dri, which the host restricts to the groups video and render, get the driver's own
-    mode: everybody in the container may open them. Without `additional_gids` no group is added, and
+    mode: every user in the container may open them. Without `additional_gids` no group is added, and
     every node has the host's mode.
     """
     entries = []
