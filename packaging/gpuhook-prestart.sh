@@ -12,6 +12,8 @@ settings=${GPUHOOK_CONFIG:-/etc/gpuhook/config.yaml}
 if [ $# -lt 2 ] && [ -r "$bundle/config.json" ]; then
   line='^[[:space:]]*([^#[:space:]].*)?' # not a comment of the settings
   words='NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o]|vo[^i]|voi[^d]|void[^"])|AMD_VISIBLE_DEVICES=([^vn"]|v[^o]|vo[^i]|voi[^d]|void[^"]|n[^o]|no[^n]|non[^e]|none[^"])|(nvidia|amd)-container-devices|cdi\.k8s\.io|gpuhook/memory/|(NVIDIA|AMD)_GPU_MEMORY_|annotationPrefixes|swarmResources'
+  # JSON may have them in escaped characters: prefilter.has_unusual_escapes().
+  words=$words'|\\u00(2[0-57-9A-Fa-f]|3[0-9ABDFabdf]|[4-7])|\\/'
   # 1: none of them. An old image requests all GPUs by CUDA_VERSION, if it has no newer variable.
   LC_ALL=C grep -qsE "$line($words|\"CUDA_VERSION=)" "$bundle/config.json" "$settings"
   [ $? -eq 1 ] && exit 0
