@@ -69,8 +69,8 @@ def node_edits(nodes: Iterable[DeviceNode], choices: Choices) -> ContainerEdits:
 
     A node that every user may open needs no group, and its spec no version newer than 0.5.0. So the
     nodes of /dev/dri, which the host restricts to the groups video and render, get the driver's own
-    mode: every user in the container may open them. Without `additional_gids` no group is added, and
-    every node has the host's mode.
+    mode: every user in the container may open them. Without `additional_gids` no group is added,
+    and every node has the host's mode.
     """
     entries = []
     for node in sorted(nodes, key=lambda node: live_devices.numeric_order(node.path)):
