@@ -48,7 +48,7 @@ class LiveRoot(Root):
             try:
                 super().__init__(f"/proc/{process.pid}/root{place.rstrip('/')}", root)
                 found = self.mounts()
-                binds = self._places(volumes, found, place.rstrip("/"))
+                binds = host_mounts.places(volumes, found, place.rstrip("/"), self.real)
                 own = host_mounts.own_mounts(self._pid, found, binds)
                 self._mounts = {**own, **self._mounts}
             except BaseException:
@@ -56,20 +56,6 @@ class LiveRoot(Root):
                 raise
         self.is_entered = place == "/"
         self._clone: Root | None = None
-
-    def _places(self, volumes: Iterable[str], found: list[Mount], above: str) -> list[str]:
-        """Return where a runtime has mounted these paths: it resolves links.
-
-        A path with a mount needs no walk, and a walk below FUSE or NFS may never end.
-        """
-        targets = {mount.target for mount in found}
-        remote = [mount for mount in found if mount.is_remote]
-        return [
-            above + path
-            if above + path in targets or any(one.is_over(above + path) for one in remote)
-            else above + self.real(path)
-            for path in volumes
-        ]
 
     def close(self) -> None:
         """Close every descriptor, and with its own that of a writable clone."""

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from gpuhook.apply.rootfs.safe_walk import Mounts
 
 
-MAX_NAMES = 1 << 19  # in a directory; more are taken for an attack
-
-
 class Root:
     """An open root file system. Paths are absolute and of the container."""
 
@@ -237,17 +234,10 @@ class Root:
 
 
 def _listed(fd: int, path: str) -> list[str]:
-    """Return the names in a directory, sorted; EFBIG if it has more than MAX_NAMES.
-
-    A process may add names while the kernel reads the directory: that need not end.
-    """
-    found: list[str] = []
-    with os.scandir(f"/proc/self/fd/{fd}") as entries:
-        for entry in entries:
-            if len(found) == MAX_NAMES:
-                reason = f"the directory has more than {MAX_NAMES} entries"
-                raise OSError(errno.EFBIG, reason, path)
-            found.append(entry.name)
+    """Return the names in a directory, sorted; EFBIG if it has more than files.MAX_NAMES."""
+    found = list(files.names(f"/proc/self/fd/{fd}", files.MAX_NAMES + 1))
+    if len(found) > files.MAX_NAMES:
+        raise OSError(errno.EFBIG, f"the directory has more than {files.MAX_NAMES} entries", path)
     return sorted(found)
 
 

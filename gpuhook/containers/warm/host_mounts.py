@@ -16,7 +16,7 @@ from gpuhook.kernel import mountinfo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
     from gpuhook.kernel.mountinfo import Mount
@@ -72,6 +72,23 @@ def volumes(spec: dict[str, Any]) -> list[str]:
     """Return the paths at which a config.json binds files of the host."""
     mounts = fastjson.objects(spec, "mounts")
     return ["/" + str(one.get("destination")).lstrip("/") for one in mounts if _is_bind(one)]
+
+
+def places(
+    paths: Iterable[str], mounts: list[Mount], above: str, real: Callable[[str], str]
+) -> list[str]:
+    """Return where a runtime has mounted these paths of a root at `above`: it resolves links.
+
+    `real` resolves them. A path with a mount needs no walk, and one below FUSE or NFS may not end.
+    """
+    targets = {mount.target for mount in mounts}
+    remote = [mount for mount in mounts if mount.is_remote]
+    return [
+        above + path
+        if above + path in targets or any(one.is_over(above + path) for one in remote)
+        else above + real(path)
+        for path in paths
+    ]
 
 
 def _is_bind(mount: dict[str, Any]) -> bool:

@@ -13,9 +13,13 @@ import stat
 
 from gpuhook.errors import fault
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 MAX_LINKS = 40  # that the kernel follows: path_resolution(7)
+MAX_NAMES = 1 << 19  # in a directory of a container; more are taken for an attack
 _TEMPORARY = ".gpuhook-"
-_MAX_ENTRIES = 1 << 19
 
 
 def is_path(text: str) -> bool:
@@ -146,14 +150,7 @@ def remove_stale(directory: str | int) -> None:
     a container, which may have any number of files, only the first ones are considered.
     """
     own = _pid()
-    with os.scandir(directory) as entries:
-        names = []
-        for number, entry in enumerate(entries):
-            if number == _MAX_ENTRIES:
-                break
-            if is_temporary(entry.name):
-                names.append(entry.name)
-    for name in names:
+    for name in [name for name in names(directory, MAX_NAMES) if is_temporary(name)]:
         pid = name[len(_TEMPORARY) :].partition("-")[0]
         if pid == own or (pid.isdigit() and not os.path.exists("/proc/" + pid)):
             try:
@@ -163,6 +160,18 @@ def remove_stale(directory: str | int) -> None:
                     os.unlink(name, dir_fd=directory)
             except OSError:
                 continue
+
+
+def names(directory: str | int, most: int) -> Iterator[str]:
+    """Yield the first `most` names of a directory.
+
+    A process may add names while the kernel reads the directory: that need not end.
+    """
+    with os.scandir(directory) as entries:
+        for number, entry in enumerate(entries):
+            if number == most:
+                return
+            yield entry.name
 
 
 def is_temporary(name: str) -> bool:

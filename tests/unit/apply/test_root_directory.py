@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.apply.rootfs import root_directory
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import files
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_huge_directory_is_not_read_to_its_end(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that adds names while they are read cannot use up the memory of the host."""
-    monkeypatch.setattr(root_directory, "MAX_NAMES", 10)
+    monkeypatch.setattr(files, "MAX_NAMES", 10)
     names = [f"lib{number:02}.so" for number in range(11)]
     with Root(str(place / "root")) as root:
         for name in names[:10]:

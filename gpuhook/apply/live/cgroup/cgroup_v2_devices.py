@@ -106,14 +106,10 @@ class DevicePrograms:
         hidden = (self._program(identity, _ABOVE, 0, own=False) for identity in effective)
         return found + [one for one in hidden if one is not None]
 
-    def verdict(self, kind: str, major: int, minor: int, access: str) -> tuple[bool, str]:
-        """Return whether a request is allowed, and which program of which cgroup denies it."""
-        return self.verdicts(kind, [(major, minor)], access)[0]
-
     def verdicts(
         self, kind: str, numbers: list[tuple[int, int]], access: str
     ) -> list[tuple[bool, str]]:
-        """Return verdict() for each device number; the programs are read once."""
+        """Return for each device number whether it is allowed, else which program denies it."""
         attached = self.attached()
         return [self._verdict(attached, kind, *number, access) for number in numbers]
 
@@ -140,8 +136,9 @@ class DevicePrograms:
         earlier state is restored.
         """
         self._change(with_rules(allow, deny), denies=bool(deny))
+        attached = self.attached() if allow else []
         for rule in allow:
-            allowed, reason = self.verdict(*rule.device, rule.access)
+            allowed, reason = self._verdict(attached, *rule.device, rule.access)
             if not allowed:
                 raise fault("GH1702", rule=rule.line, reason=reason)
 
