@@ -32,6 +32,7 @@ _CALLS, _WARM_UP = 1000, 50
 _STARTS, _RESTARTS = 9, 15
 _IDLE = 10.0  # seconds
 _SETTLED = 1.0  # seconds after which a start is complete
+_QUIET = 35.0  # seconds after which it waits longer for events of the driver
 
 
 def figures(place: Path) -> Iterator[Figure]:
@@ -89,7 +90,7 @@ def _allocations(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
         units = list(endpoint.devices)
         turns = cycle(units)
         took = _timed(lambda: endpoint.allocate([next(turns)]))
-        yield from percentiles("Allocate, a replica of 512", took, 2, 5)
+        yield from percentiles("Allocate, a replica of 512", took, 1, 3)
         yield _resident(f"memory after {_CALLS} allocations", running)
         yield from _preferences("8 GPUs x 64", endpoint, units, (1, 8, 500))
 
@@ -101,7 +102,7 @@ def _whole(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
         endpoint = kubelet.endpoint(GPU)
         units = list(endpoint.devices)
         took = _timed(partial(endpoint.allocate, units[:8]))
-        yield from percentiles("Allocate, 8 whole GPUs", took, 2, 5)
+        yield from percentiles("Allocate, 8 whole GPUs", took, 1, 3)
         yield from _preferences("16 whole GPUs", endpoint, units, (1, 4, 8))
         for _ in range(3):
             running.metrics()
@@ -128,7 +129,7 @@ def _idle(place: Path, node: Node, kubelet: Kubelet, interval: str) -> Iterator[
     env = {"GPUHOOK_HEALTH_POLL_INTERVAL": interval}
     with plugin(place, simulated, kubelet, env=env) as running:
         kubelet.wait_for_devices(GPU, 32)
-        time.sleep(2 * _SETTLED)
+        time.sleep(_QUIET)
         before = process_usage.cpu(running.pid)
         time.sleep(_IDLE)
         used = process_usage.cpu(running.pid) - before
@@ -141,7 +142,7 @@ def _preferences(
 ) -> Iterator[Figure]:
     for size in sizes:
         took = _timed(partial(endpoint.preferred, units, (), size))
-        yield from percentiles(f"GetPreferredAllocation, {size} of {name}", took, 3, None)
+        yield from percentiles(f"GetPreferredAllocation, {size} of {name}", took, 2, None)
 
 
 def _timed(call: Callable[[], object]) -> list[float]:
@@ -150,4 +151,4 @@ def _timed(call: Callable[[], object]) -> list[float]:
 
 
 def _resident(what: str, running: PluginProcess) -> Figure:
-    return Figure(what, process_usage.resident(running.pid), "MB", 60)
+    return Figure(what, process_usage.resident(running.pid), "MB", 55)

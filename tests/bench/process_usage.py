@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-
 _SCHEDULED = 2  # CPUCLOCK_SCHED, for the clock of a process: clock_getcpuclockid(3)
 
 
