@@ -18,9 +18,10 @@ from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.bench import process_usage
 from tests.bench.figure import Figure, milliseconds, percentiles
-from tests.bench.nodes import doubled
+from tests.bench.nodes import INSTANCES, doubled, partitioned
 from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.kubelet import Kubelet
+from tests.kubelet.pod_resources import PodResources, pod
 from tests.kubelet.process import GPU, TIME_SLICING, PluginProcess, plugin
 from tests.simulated.node import make_node
 
@@ -31,6 +32,8 @@ INTERVALS = ("10s", "1s")
 _CALLS, _WARM_UP = 1000, 50
 _STARTS, _RESTARTS = 9, 15
 _IDLE = 10.0  # seconds
+_REPLICAS, _PODS, _SCRAPES = 64, 500, 10  # of the full node
+_MIG = "nvidia.com/mig-1g.5gb"
 _SETTLED = 1.0  # seconds after which a start is complete
 _QUIET = 35.0  # seconds after which it waits longer for events of the driver
 
@@ -43,6 +46,7 @@ def figures(place: Path) -> Iterator[Figure]:
         yield from _allocations(place / "shared", eight, kubelet)
         yield from _whole(place / "whole", doubled(eight), kubelet)
         yield from _with_specs(place / "cdi", eight, kubelet)
+        yield from _full(place / "full", partitioned(), kubelet)
         for interval in INTERVALS:
             yield from _idle(place / f"idle-{interval}", eight, kubelet, interval)
 
@@ -121,6 +125,33 @@ def _with_specs(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
         for _ in range(200):
             endpoint.allocate(units[:1])
         yield _resident("memory with CDI specs, scrapes, allocations", running)
+
+
+def _full(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
+    """Measure the scrape of a full node, in the CPU time of the plugin."""
+    shared = f"sharing: {{timeSlicing: {{resources: [{{name: {_MIG}, replicas: {_REPLICAS}}}]}}}}\n"
+    text = f"version: v1\nflags: {{migStrategy: mixed}}\n{shared}"
+    simulated = make_node(place / "node", node)
+    socket = place / "pod-resources.sock"
+    env = {"GPUHOOK_POD_RESOURCES_SOCKET": str(socket)}
+    with PodResources(socket) as pods, plugin(place, simulated, kubelet, text, env) as running:
+        count = len(node.gpus) * INSTANCES * _REPLICAS
+        kubelet.wait_for_devices(_MIG, count)
+        units = list(kubelet.endpoint(_MIG).devices)
+        pods.pods = [
+            pod("ml", f"train-{number}", "main", _MIG, [unit])
+            for number, unit in enumerate(units[:: count // _PODS][:_PODS])
+        ]
+        took = []
+        for _ in range(_SCRAPES):
+            before = process_usage.cpu(running.pid)
+            text = running.metrics()
+            took.append(process_usage.cpu(running.pid) - before)
+            if text.count("gpuhook_replica_holder{") != _PODS:
+                raise RuntimeError(text)
+        of = f"{count:,} replicas, {_PODS} pods"
+        yield Figure(f"a scrape of the metrics, {of}, CPU time", min(took), "ms", 1000)
+        yield Figure(f"memory after that, {of}", process_usage.resident(running.pid), "MB")
 
 
 def _idle(place: Path, node: Node, kubelet: Kubelet, interval: str) -> Iterator[Figure]:

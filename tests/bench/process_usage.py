@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from pathlib import Path
 
@@ -24,3 +25,9 @@ def cpu(pid: int) -> float:
     """
     clock = (~pid << 3) | _SCHEDULED
     return time.clock_gettime_ns(clock) / 1e6
+
+
+def of_children() -> float:
+    """Return the milliseconds of processor time of all children of this process that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (usage.ru_utime + usage.ru_stime) * 1000
