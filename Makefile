@@ -12,7 +12,7 @@ DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 # Runs the gpuhook command: Python 3.10 or newer with the package's dependencies.
 CLI_PYTHON ?=
-# 1: also what `gpuhook device-plugin` needs: gRPC, protobuf, a Prometheus client.
+# 1: also what `gpuhook device-plugin` needs: gRPC and protobuf.
 DEVICE_PLUGIN ?=
 # 1: the prestart hook also under the name by which Docker's --gpus calls NVIDIA's.
 NVIDIA_HOOK ?=

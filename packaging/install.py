@@ -42,11 +42,7 @@ CLI_LAUNCHERS = {"gpuhook": "gpuhook.sh", "kubectl-gpuhook": "kubectl-gpuhook.sh
 NVIDIA_HOOK = "nvidia-container-runtime-hook"
 # What the command needs: the package by the module that it contains.
 CLI_MODULES = {"click": "click", "jsonschema": "jsonschema", "yaml": "pyyaml"}
-PLUGIN_MODULES = {
-    "grpc": "grpcio",
-    "google.protobuf": "protobuf",
-    "prometheus_client": "prometheus-client",
-}
+PLUGIN_MODULES = {"grpc": "grpcio", "google.protobuf": "protobuf"}
 COMPAT = "compat"  # the directory of NVIDIA's names
 COMPAT_CLI = ("nvidia-ctk",)  # names that need the gpuhook command
 # Files for engines, systemd, SELinux and AppArmor, which an administrator copies to their places.

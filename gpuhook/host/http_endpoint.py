@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HTTP endpoint of Prometheus metrics: GET /metrics, by default on loopback.
 
-It runs in an event loop. The server of prometheus_client is not used: it has no time limit, so
-each of 200 slow clients kept a thread for ever, and it needs 13 MB even if no client scrapes it.
-Here the size and time of a request and the number of connections are bounded, and each connection
-gets one answer.
+It runs in an event loop. The size and time of a request and the number of connections are bounded,
+and each connection gets one answer.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of the NRI plugin, in the text format of Prometheus."""
+"""Counters of the NRI plugin, as metrics."""
 
 from __future__ import annotations
 
 from threading import Lock
 
+from gpuhook.device_plugin.metrics import metric_family
 from gpuhook.device_plugin.metrics.counters import Durations
+from gpuhook.device_plugin.metrics.metric_family import COUNTER, GAUGE, HISTOGRAM, MetricFamily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +18,10 @@ _HELP = {
     "creates": "Containers that the runtime has created",
     "connections": "Connections to the runtime",
     "started_without": "Containers that requested devices and started without, before the plugin",
+    "ready": "1 if the runtime asks the plugin about containers",
+    "create_seconds": "Time to answer the runtime about a container",
 }
-_SECONDS = "Time to answer the runtime about a container"
+_OWN = "gpuhook_nri"
 
 
 class NriCounters:
@@ -41,28 +45,18 @@ class NriCounters:
         with self._lock:
             self._numbers[name] += 1
 
-    def text(self) -> str:
-        """Return all numbers in the text format of Prometheus."""
+    def text(self, accept: str = "") -> tuple[bytes, str]:
+        """Return all numbers and their content type, in the format of the header `accept`."""
         with self._lock:
-            return "".join(f"{line}\n" for line in self._lines())
+            return metric_family.text(self._families(), accept)
 
-    def _lines(self) -> Iterator[str]:
-        yield from _head("creates_total", "counter", _HELP["creates"])
-        for outcome, times in self._creates.items():
-            yield f'gpuhook_nri_creates_total{{outcome="{outcome}"}} {times}'
+    def _families(self) -> Iterator[MetricFamily]:
+        creates = [((outcome,), times) for outcome, times in self._creates.items()]
+        yield MetricFamily(f"{_OWN}_creates", COUNTER, _HELP["creates"], ("outcome",), creates)
         for name, times in self._numbers.items():
-            yield from _head(f"{name}_total", "counter", _HELP[name])
-            yield f"gpuhook_nri_{name}_total {times}"
-        yield from _head("ready", "gauge", "1 if the runtime asks the plugin about containers")
-        yield f"gpuhook_nri_ready {int(self.is_ready)}"
-        yield from _head("create_seconds", "histogram", _SECONDS)
-        for is_read, durations in self._seconds.items():
-            label = f'requests="{"maybe" if is_read else "none"}"'
-            for bound, number in durations.cumulative():
-                yield f'gpuhook_nri_create_seconds_bucket{{{label},le="{bound}"}} {number:g}'
-            yield f"gpuhook_nri_create_seconds_count{{{label}}} {sum(durations.counts)}"
-            yield f"gpuhook_nri_create_seconds_sum{{{label}}} {durations.total:.6f}"
-
-
-def _head(name: str, kind: str, text: str) -> tuple[str, str]:
-    return f"# HELP gpuhook_nri_{name} {text}", f"# TYPE gpuhook_nri_{name} {kind}"
+            yield MetricFamily(f"{_OWN}_{name}", COUNTER, _HELP[name], (), [((), times)])
+        ready = [((), int(self.is_ready))]
+        yield MetricFamily(f"{_OWN}_ready", GAUGE, _HELP["ready"], (), ready)
+        seconds = [(("maybe" if is_read else "none",), d) for is_read, d in self._seconds.items()]
+        name = f"{_OWN}_create_seconds"
+        yield MetricFamily(name, HISTOGRAM, _HELP["create_seconds"], ("requests",), seconds)

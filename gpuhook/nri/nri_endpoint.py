@@ -12,8 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.nri.nri_counters import NriCounters
 
-_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 
 class NriEndpoint(HttpEndpoint):
     """The endpoint of the counters."""
@@ -22,8 +20,8 @@ class NriEndpoint(HttpEndpoint):
         super().__init__(address)
         self._counters = counters
 
-    async def metrics(self, accept: str) -> tuple[bytes, str]:  # noqa: ARG002 # one format
-        return self._counters.text().encode(), _CONTENT_TYPE
+    async def metrics(self, accept: str) -> tuple[bytes, str]:
+        return self._counters.text(accept)
 
 
 def serve(address: str, counters: NriCounters) -> int:

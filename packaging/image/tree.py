@@ -32,7 +32,7 @@ SCHEMA = "gpuhook/tree/v1"
 # Programs for the launchers, and for a shell in a container of the image.
 TOOLS = "sh cat grep ls ps sleep env test readlink mount umount kill id true tail wget"
 # Only the device plugin needs these: they are not in a host's tree.
-OF_THE_PLUGIN = ("grpcio", "protobuf", "prometheus_client")
+OF_THE_PLUGIN = ("grpcio", "protobuf")
 # Unused parts of Python's library: tests, user interfaces, build tools.
 LEFT_OUT = (
     "test", "idlelib", "tkinter", "lib2to3", "ensurepip", "turtledemo", "pydoc_data", "venv",

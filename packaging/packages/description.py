@@ -127,7 +127,6 @@ PACKAGES = (
             ours("gpuhook"),
             Need("python3-grpcio", "python3-grpcio", ">= 1.51"),
             Need("python3-protobuf", "python3-protobuf", ">= 3.21"),
-            Need("python3-prometheus-client", "python3-prometheus_client", ">= 0.16"),
         ),
     ),
     Package(

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.bench import process_usage
 from tests.bench.figure import Figure
 from tests.bench.nodes import partitioned
 from tests.contract import roots
@@ -64,6 +64,23 @@ class Crowd:
         path.write_text(json.dumps({**pod, "spec": {"containers": [container]}}), "utf-8")
         return str(path)
 
+    @property
+    def claims(self) -> str:
+        """Write as many claims as containers, a pod for each, and return the path of the file."""
+        device = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+        objects: list[dict[str, object]] = []
+        for name in self.ids:
+            head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+            spec: dict[str, object] = {"devices": {"requests": [device]}}
+            objects.append({**head, "metadata": {"name": name}, "spec": spec})
+            used = {"resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}
+            main = {"name": "main", "image": "cuda", "resources": {"claims": [{"name": "gpu"}]}}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
+            objects.append({**pod, "spec": {**used, "containers": [main]}})
+        path = self.installation.place / "claims.yaml"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}), "utf-8")
+        return str(path)
+
     def commands(self) -> Iterator[tuple[str, ...]]:
         """Yield the command lines to measure."""
         root = f"--state-root={self.state_root}"
@@ -93,6 +110,7 @@ class Crowd:
         yield "explain", str(self.bundles / self.one)
         yield "explain", self.manifest, "--inventory", "h100x8"
         yield "explain", "GH1102"
+        yield "dra", "lint", self.claims
         yield "compare", self.one, root
         yield "compare", "--all", root
         yield "doctor", root, *node
@@ -124,20 +142,14 @@ def _shown(words: Sequence[str], made: Crowd) -> str:
 
 
 def _milliseconds(installation: Installation, words: Sequence[str]) -> float:
-    begun = _used()
+    begun = process_usage.of_children()
     done = run_command(
         [installation.bindir / "gpuhook", *words], {**os.environ, **installation.env}
     )
-    took = _used() - begun
+    took = process_usage.of_children() - begun
     if done.rc not in (0, 1) or "GH1491" in done.stderr:  # 1: the command reports a finding
         raise RuntimeError(f"gpuhook {' '.join(words)}: {done.stderr}")
     return took
-
-
-def _used() -> float:
-    """Return the milliseconds of processor time of all children that have ended."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (usage.ru_utime + usage.ru_stime) * 1000
 
 
 @contextmanager

@@ -7,6 +7,8 @@ Times are the kubelet's, for all claims of a call.
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,13 @@ from tests.cluster_api.cluster_server import Cluster, node, serving
 from tests.kubelet.allocated_claims import result, stored, uid_of
 from tests.kubelet.dra_kubelet import DraKubelet
 from tests.kubelet.dra_process import NODE, DraProcess, dra_process
+from tests.kubelet.pod_resources import PodResources, claiming_pod
 from tests.simulated.node import make_node
 
 _DRIVER = "gpu.nvidia.com"
 _CLAIMS, _GPUS = 200, 8
 _BATCH, _BATCHES = 64, 10
+_STATUS = 3  # runs
 # Each GPU can have all claims at once: what is measured is the driver, not the scheduler.
 _CONFIG = """\
 version: v1
@@ -45,6 +49,7 @@ def figures(place: Path) -> Iterator[Figure]:
         kubelet.plugin(_DRIVER)
         yield from _one_by_one(kubelet, cluster)
         yield from _batches(kubelet, cluster)
+        yield _status(driver, kubelet)
         yield _resident(driver)
 
 
@@ -69,6 +74,26 @@ def _batches(kubelet: DraKubelet, cluster: Cluster) -> Iterator[Figure]:
     left = iter(batches)
     took = milliseconds(_BATCHES, lambda: _call(kubelet, "prepare", *next(left)))
     yield Figure(f"prepare {_BATCH} claims in one call, median", sorted(took)[len(took) // 2], "ms")
+
+
+def _status(driver: DraProcess, kubelet: DraKubelet) -> Figure:
+    """Measure `gpuhook dra status` beside the claims of the batches, and a pod for each."""
+    socket = kubelet.root / "pod-resources/kubelet.sock"
+    socket.parent.mkdir()
+    command = [sys.executable, "-m", "gpuhook", "dra", "status"]
+    count, took = _BATCH * _BATCHES, []
+    with PodResources(socket) as pods:
+        pods.pods = [
+            claiming_pod("default", f"train-{n}", f"batch-{n}", _DRIVER, f"gpu-{n % _GPUS}")
+            for n in range(count)
+        ]
+        for _ in range(_STATUS):
+            before = process_usage.of_children()
+            text = subprocess.check_output(command, env=driver.env)
+            took.append(process_usage.of_children() - before)
+            if text.count(b"default/train-") != count:
+                raise RuntimeError(text.decode())
+    return Figure(f"gpuhook dra status, {count} claims and pods, CPU time", min(took), "ms", 1000)
 
 
 def _resident(driver: DraProcess) -> Figure:

@@ -18,9 +18,10 @@ from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.bench import process_usage
 from tests.bench.figure import Figure, milliseconds, percentiles
-from tests.bench.nodes import doubled
+from tests.bench.nodes import INSTANCES, doubled, partitioned
 from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.kubelet import Kubelet
+from tests.kubelet.pod_resources import PodResources, pod
 from tests.kubelet.process import GPU, TIME_SLICING, PluginProcess, plugin
 from tests.simulated.node import make_node
 
@@ -31,7 +32,10 @@ INTERVALS = ("10s", "1s")
 _CALLS, _WARM_UP = 1000, 50
 _STARTS, _RESTARTS = 9, 15
 _IDLE = 10.0  # seconds
+_REPLICAS, _PODS, _SCRAPES = 64, 500, 10  # of the full node
+_MIG = "nvidia.com/mig-1g.5gb"
 _SETTLED = 1.0  # seconds after which a start is complete
+_QUIET = 35.0  # seconds after which it waits longer for events of the driver
 
 
 def figures(place: Path) -> Iterator[Figure]:
@@ -42,6 +46,7 @@ def figures(place: Path) -> Iterator[Figure]:
         yield from _allocations(place / "shared", eight, kubelet)
         yield from _whole(place / "whole", doubled(eight), kubelet)
         yield from _with_specs(place / "cdi", eight, kubelet)
+        yield from _full(place / "full", partitioned(), kubelet)
         for interval in INTERVALS:
             yield from _idle(place / f"idle-{interval}", eight, kubelet, interval)
 
@@ -89,7 +94,7 @@ def _allocations(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
         units = list(endpoint.devices)
         turns = cycle(units)
         took = _timed(lambda: endpoint.allocate([next(turns)]))
-        yield from percentiles("Allocate, a replica of 512", took, 2, 5)
+        yield from percentiles("Allocate, a replica of 512", took, 1, 3)
         yield _resident(f"memory after {_CALLS} allocations", running)
         yield from _preferences("8 GPUs x 64", endpoint, units, (1, 8, 500))
 
@@ -101,7 +106,7 @@ def _whole(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
         endpoint = kubelet.endpoint(GPU)
         units = list(endpoint.devices)
         took = _timed(partial(endpoint.allocate, units[:8]))
-        yield from percentiles("Allocate, 8 whole GPUs", took, 2, 5)
+        yield from percentiles("Allocate, 8 whole GPUs", took, 1, 3)
         yield from _preferences("16 whole GPUs", endpoint, units, (1, 4, 8))
         for _ in range(3):
             running.metrics()
@@ -122,13 +127,40 @@ def _with_specs(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
         yield _resident("memory with CDI specs, scrapes, allocations", running)
 
 
+def _full(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
+    """Measure the scrape of a full node, in the CPU time of the plugin."""
+    shared = f"sharing: {{timeSlicing: {{resources: [{{name: {_MIG}, replicas: {_REPLICAS}}}]}}}}\n"
+    text = f"version: v1\nflags: {{migStrategy: mixed}}\n{shared}"
+    simulated = make_node(place / "node", node)
+    socket = place / "pod-resources.sock"
+    env = {"GPUHOOK_POD_RESOURCES_SOCKET": str(socket)}
+    with PodResources(socket) as pods, plugin(place, simulated, kubelet, text, env) as running:
+        count = len(node.gpus) * INSTANCES * _REPLICAS
+        kubelet.wait_for_devices(_MIG, count)
+        units = list(kubelet.endpoint(_MIG).devices)
+        pods.pods = [
+            pod("ml", f"train-{number}", "main", _MIG, [unit])
+            for number, unit in enumerate(units[:: count // _PODS][:_PODS])
+        ]
+        took = []
+        for _ in range(_SCRAPES):
+            before = process_usage.cpu(running.pid)
+            text = running.metrics()
+            took.append(process_usage.cpu(running.pid) - before)
+            if text.count("gpuhook_replica_holder{") != _PODS:
+                raise RuntimeError(text)
+        of = f"{count:,} replicas, {_PODS} pods"
+        yield Figure(f"a scrape of the metrics, {of}, CPU time", min(took), "ms", 1000)
+        yield Figure(f"memory after that, {of}", process_usage.resident(running.pid), "MB")
+
+
 def _idle(place: Path, node: Node, kubelet: Kubelet, interval: str) -> Iterator[Figure]:
     """Measure the CPU time of an idle plugin."""
     simulated = make_node(place / "node", node)
     env = {"GPUHOOK_HEALTH_POLL_INTERVAL": interval}
     with plugin(place, simulated, kubelet, env=env) as running:
         kubelet.wait_for_devices(GPU, 32)
-        time.sleep(2 * _SETTLED)
+        time.sleep(_QUIET)
         before = process_usage.cpu(running.pid)
         time.sleep(_IDLE)
         used = process_usage.cpu(running.pid) - before
@@ -141,7 +173,7 @@ def _preferences(
 ) -> Iterator[Figure]:
     for size in sizes:
         took = _timed(partial(endpoint.preferred, units, (), size))
-        yield from percentiles(f"GetPreferredAllocation, {size} of {name}", took, 3, None)
+        yield from percentiles(f"GetPreferredAllocation, {size} of {name}", took, 2, None)
 
 
 def _timed(call: Callable[[], object]) -> list[float]:
@@ -150,4 +182,4 @@ def _timed(call: Callable[[], object]) -> list[float]:
 
 
 def _resident(what: str, running: PluginProcess) -> Figure:
-    return Figure(what, process_usage.resident(running.pid), "MB", 60)
+    return Figure(what, process_usage.resident(running.pid), "MB", 55)

@@ -18,7 +18,6 @@ from tests.contract.runtimes import Result, run_command
 # What gpuhook's packages need.
 PYTHON: tuple[str, ...] = ("python3", "python3-click", "python3-jsonschema", "python3-structlog")
 PYTHON += ("python3-tomlkit", "python3-yaml", "python3-grpcio", "python3-protobuf")
-PYTHON += ("python3-prometheus-client",)
 # Debian's archive has one script for all of its newer suites.
 SCRIPT = "/usr/share/debootstrap/scripts/sid"
 # Directories that dpkg, containerd and the machine write, with or without gpuhook.

@@ -42,7 +42,7 @@
 enum { TIMEOUT = 10, ARGUMENT_VERSION_MISMATCH = 25 };
 enum { SINGLE_BIT = 1, DOUBLE_BIT = 2, XID = 8 };
 enum { NO_INSTANCE = 0xffffffffu, MAX_LINKS = 18, MAX_PROCESSES = 64, MAX_HOLDERS = 256 };
-enum { SLICE_MS = 1000 };
+enum { SLICE_MS = 3000 };
 
 enum watch_question {
 	EVENTS, REGISTER, RECOVERY, TOPOLOGY, NVLINK, PROCESSES, FABRIC, SET_LIMITS,
@@ -633,6 +633,7 @@ struct event_set {
 	unsigned types[MAX_GPUS];
 	long offset; /* in the file of events */
 	int fails;   /* always, with this error */
+	int is_watched, fd; /* the inotify of the first wait that had nothing to tell */
 };
 
 struct event {
@@ -736,11 +737,11 @@ static void files_wait(int fd, long long milliseconds)
 }
 
 /* A wait that has nothing to tell costs next to nothing, as with a driver. */
-static int event_wait_on(int *fd, struct event_set *set, struct event *event, long long end)
+static int event_wait(struct event_set *set, struct event *event, unsigned milliseconds)
 {
 	char line[256];
-	int said, is_watched = 0;
-	long long now;
+	int said;
+	long long now, end = clock_ms() + milliseconds;
 
 	for (;;) {
 		if (!started)
@@ -760,24 +761,15 @@ static int event_wait_on(int *fd, struct event_set *set, struct event *event, lo
 		now = clock_ms();
 		if (now >= end)
 			return TIMEOUT;
-		if (is_watched) {
-			files_wait(*fd, end - now);
+		if (set->is_watched) {
+			files_wait(set->fd, end - now);
 			continue;
 		}
-		*fd = files_watched(); /* what came before that is looked for once more */
-		is_watched = 1;
+		/* What came before that is looked for once more. It stays open: closing an inotify
+		   takes milliseconds. */
+		set->fd = files_watched();
+		set->is_watched = 1;
 	}
-}
-
-static int event_wait(struct event_set *set, struct event *event, unsigned milliseconds)
-{
-	long long end = clock_ms() + milliseconds;
-	int fd = -1, result = event_wait_on(&fd, set, event, end);
-
-	/* Closing an inotify takes milliseconds: in a storm of events none is opened. */
-	if (fd >= 0)
-		close(fd);
-	return result;
 }
 
 int nvmlEventSetCreate(struct event_set **set)
@@ -797,6 +789,8 @@ int nvmlEventSetCreate(struct event_set **set)
 
 int nvmlEventSetFree(struct event_set *set)
 {
+	if (set->is_watched && set->fd >= 0)
+		close(set->fd);
 	free(set);
 	return SUCCESS;
 }

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.findings import ConfigFinding
     from gpuhook.device_plugin.config.grammar.grammar import Option
 
-_PACKAGES = {"grpc": "grpcio", "google": "protobuf", "prometheus_client": "prometheus-client"}
+_PACKAGES = {"grpc": "grpcio", "google": "protobuf"}
 
 
 class _PluginOption(click.Option):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counters of events since the plugin started.
 
-Plain numbers, without the Prometheus library: one count takes a microsecond. Any thread may count.
+Plain numbers: one count takes a microsecond. Any thread may count.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Durations:
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.total += seconds
 
-    def cumulative(self) -> list[tuple[str, float]]:
+    def cumulative(self) -> list[tuple[str, int]]:
         """Return (upper bound, count up to it) of each bucket."""
         bounds = [*(str(bound) for bound in BUCKETS), "+Inf"]
         sums, count = [], 0
         for of_bucket in self.counts:
             count += of_bucket
-            sums.append(float(count))
+            sums.append(count)
         return list(zip(bounds, sums, strict=True))
 
 

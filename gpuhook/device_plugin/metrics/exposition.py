@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics: their names, help texts and values for Prometheus.
 
-Pure, except for the import of the library. An unknown value has no series: a dashboard then shows a
-gap and not a zero.
+Pure. An unknown value has no series: a dashboard then shows a gap and not a zero.
 """
 
 from __future__ import annotations
@@ -11,15 +10,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
-from gpuhook.device_plugin.metrics import container_memory
+from gpuhook.device_plugin.metrics import container_memory, metric_family
 from gpuhook.device_plugin.metrics.counters import COUNTERS, DURATIONS
+from gpuhook.device_plugin.metrics.metric_family import COUNTER, GAUGE, HISTOGRAM, MetricFamily
 from gpuhook.device_plugin.metrics.unit_holders import Holdings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from prometheus_client import Metric
+    from collections.abc import Iterator, Mapping
 
     from gpuhook.device_plugin.metrics.container_memory import (
         ContainerMemory,
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
 
 MAX_SERIES = 4096  # of one metric
-_MAX_VALUE = 256
 _OF_CONTAINER = ("gpu", "namespace", "pod", "container")
 
 # The labels and help text of each gauge.
@@ -113,58 +110,25 @@ class ScrapedFacts:
 
 def text(facts: ScrapedFacts, counters: CounterSnapshot, accept: str = "") -> tuple[bytes, str]:
     """Return the metrics and their content type, in the format of the header `accept`."""
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.exposition import choose_encoder
-
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(tuple(metrics(facts, counters))))
-    encoder, content_type = choose_encoder(accept)
-    return encoder(registry), content_type
+    return metric_family.text(metrics(facts, counters), accept)
 
 
-class _Collector:
-    """Passes collected metrics to the library's registry."""
-
-    def __init__(self, collected: tuple[Metric, ...]) -> None:
-        self._collected = collected
-
-    def collect(self) -> Iterable[Metric]:
-        return self._collected
-
-
-def metrics(facts: ScrapedFacts, counters: CounterSnapshot) -> Iterator[Metric]:
+def metrics(facts: ScrapedFacts, counters: CounterSnapshot) -> Iterator[MetricFamily]:
     """Yield every metric; an unknown one has no series."""
-    from prometheus_client.core import (
-        CounterMetricFamily,
-        GaugeMetricFamily,
-        HistogramMetricFamily,
-    )
-
     gauges = _gauges(facts, counters)
     left_out = sum(max(0, len(series) - MAX_SERIES) for series in gauges.values())
     gauges["gpuhook_series_left_out"] = {(): left_out}
     for name, (labels, help_text) in GAUGES.items():
-        gauge = GaugeMetricFamily(name, help_text, labels=labels)
-        for key, value in list(gauges[name].items())[:MAX_SERIES]:
-            gauge.add_metric(_shown(key), value)
-        yield gauge
+        series = list(gauges[name].items())[:MAX_SERIES]
+        yield MetricFamily(name, GAUGE, help_text, labels, series)
     for name, (labels, help_text) in COUNTERS.items():
-        counter = CounterMetricFamily(f"gpuhook_{name}", help_text, labels=labels)
-        for key, value in counters.counters.get(name, {}).items():
-            counter.add_metric(_shown(key), value)
-        yield counter
+        counts = counters.counters.get(name, {}).items()
+        yield MetricFamily(f"gpuhook_{name}", COUNTER, help_text, labels, counts)
     for name, help_text in DURATIONS.items():
-        histogram = HistogramMetricFamily(
-            f"gpuhook_{name}_seconds", help_text, labels=("resource",)
+        durations = [((key,), value) for key, value in counters.durations.get(name, {}).items()]
+        yield MetricFamily(
+            f"gpuhook_{name}_seconds", HISTOGRAM, help_text, ("resource",), durations
         )
-        for resource, durations in counters.durations.get(name, {}).items():
-            histogram.add_metric(_shown((resource,)), durations.cumulative(), durations.total)
-        yield histogram
-
-
-def _shown(key: Iterable[str]) -> list[str]:
-    """Return label values as valid UTF-8 of bounded length."""
-    return [value[:_MAX_VALUE].encode("utf-8", "replace").decode() for value in key]
 
 
 _Series = dict[tuple[str, ...], float]

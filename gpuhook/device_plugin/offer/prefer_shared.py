@@ -14,51 +14,22 @@ ignored.
 from __future__ import annotations
 
 import heapq
-from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.config.sharing_section import PACKED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
+    from collections.abc import Set as AbstractSet
 
-    from gpuhook.device_plugin.offer.offered_devices import Unit
-
-
-@dataclass(slots=True)
-class Load:
-    """The units of a GPU or an instance, and those in use."""
-
-    used: int = 0
-    units: int = 0
-
-    @property
-    def part(self) -> float:
-        """The part in use, 0 to 1: GPUs can have different numbers of replicas."""
-        return self.used / self.units if self.units else 0.0
-
-
-def loads(
-    units: Iterable[Unit], available: Collection[str], unhealthy: Collection[str] = ()
-) -> tuple[dict[str, Load], dict[str, Load]]:
-    """Return the load of each physical GPU and of each device, by UUID."""
-    gpus: defaultdict[str, Load] = defaultdict(Load)
-    devices: defaultdict[str, Load] = defaultdict(Load)
-    for unit in units:
-        is_free = unit.id in available
-        if not is_free and unit.device.uuid in unhealthy:
-            continue
-        for load in (gpus[unit.device.gpu], devices[unit.device.uuid]):
-            load.units += 1
-            load.used += not is_free
-    return dict(gpus), dict(devices)
+    from gpuhook.device_plugin.offer.offered_devices import Resource
 
 
 def choose(
-    units: tuple[Unit, ...],
-    available: Collection[str],
-    required: Collection[str],
+    resource: Resource,
+    available: AbstractSet[str],
+    required: AbstractSet[str],
     size: int,
     *,
     policy: str,
@@ -68,56 +39,74 @@ def choose(
 
     `required` are available, and there are enough.
     """
-    gpu_loads, device_loads = loads(units, available, unhealthy)
-    gpu_picks = Counter(unit.device.gpu for unit in units if unit.id in required)
-    device_picks = Counter(unit.device.uuid for unit in units if unit.id in required)
-    gpus: dict[str, _Pile] = {}
-    devices: dict[str, _Pile] = {}
-    for order, unit in enumerate(units):
-        if unit.id not in available or unit.id in required:
-            continue
-        gpu, uuid = unit.device.gpu, unit.device.uuid
-        if gpu not in gpus:
-            gpus[gpu] = _Pile(gpu_loads[gpu], order, policy == PACKED, gpu_picks[gpu])
-        if uuid not in devices:
-            pile = _Pile(device_loads[uuid], order, policy == PACKED, device_picks[uuid])
-            gpus[gpu].parts.append(pile)
-            devices[uuid] = pile
-        devices[uuid].ids.append(unit.id)
-    for pile in gpus.values():
-        heapq.heapify(pile.parts)
-    heap = list(gpus.values())
+    index = resource.index
+    gpus: dict[str, list[_Pile]] = {}
+    for device in index.devices:
+        ids = index.ids[device.uuid]
+        free = [name for name in ids if name in available]
+        rest = [name for name in free if name not in required]
+        units = len(free) if device.uuid in unhealthy else len(ids)
+        order = index.positions[rest[0]] if rest else 0
+        pile = _Pile(
+            units - len(free), units, order, policy == PACKED, len(free) - len(rest), ids=rest[::-1]
+        )
+        gpus.setdefault(device.gpu, []).append(pile)
+    heap = [_entry(_joined(piles)) for piles in gpus.values() if any(one.ids for one in piles)]
     heapq.heapify(heap)
     return {*required, *(_pick(heap) for _ in range(size - len(required)))}
 
 
 @dataclass(slots=True)
 class _Pile:
-    """A GPU with its devices as parts, or a device with its free units; the best is the least."""
+    """A GPU with its devices as parts, or a device with its free units, the last one first.
 
-    load: Load
+    `used` of its `units` are in use, `picks` of them by this container; `order` is the position of
+    the first free one.
+    """
+
+    used: int
+    units: int
     order: int
     packed: bool
     picks: int
-    parts: list[_Pile] = field(default_factory=list)
+    parts: list[_Entry] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
 
-    def __lt__(self, other: _Pile) -> bool:
-        return self._rank() < other._rank()
 
-    def _rank(self) -> tuple[int, float, int]:
-        part = self.load.part
-        return (self.picks, -part if self.packed else part, self.order)
+# The criteria of a pile before it, the best is the least: a heap then compares no piles. The part
+# in use is 0 to 1, since GPUs can have different numbers of replicas.
+_Entry = tuple[int, float, int, _Pile]
 
 
-def _pick(heap: list[_Pile]) -> str:
+def _entry(pile: _Pile) -> _Entry:
+    part = pile.used / pile.units
+    return (pile.picks, -part if pile.packed else part, pile.order, pile)
+
+
+def _joined(piles: list[_Pile]) -> _Pile:
+    """Return the pile of a GPU with these devices, some of which have free units."""
+    if len(piles) == 1:
+        return piles[0]
+    parts = [_entry(pile) for pile in piles if pile.ids]
+    heapq.heapify(parts)
+    return _Pile(
+        sum(pile.used for pile in piles),
+        sum(pile.units for pile in piles),
+        min(pile.order for pile in piles if pile.ids),
+        piles[0].packed,
+        sum(pile.picks for pile in piles),
+        parts,
+    )
+
+
+def _pick(heap: list[_Entry]) -> str:
     """Remove the best unit from the best pile, and an empty pile from the heap."""
-    pile = heap[0]
-    chosen = _pick(pile.parts) if pile.parts else pile.ids.pop(0)
+    pile = heap[0][-1]
+    chosen = _pick(pile.parts) if pile.parts else pile.ids.pop()
     pile.picks += 1
-    pile.load.used += 1
+    pile.used += 1
     if pile.parts or pile.ids:
-        heapq.heapreplace(heap, pile)
+        heapq.heapreplace(heap, _entry(pile))
     else:
         heapq.heappop(heap)
     return chosen

@@ -57,7 +57,7 @@ def preferred(
     if size > len(free):
         count = len(required | named)
         raise fault("GH1846", resource=resource.name, size=size, known=len(free), named=count)
-    bad = {unit.id for unit in resource.units if unit.device.uuid in unhealthy}
+    bad = {name for uuid in unhealthy for name in resource.index.ids.get(uuid, ())}
     healthy = required | (free - bad)
     candidates = healthy if len(healthy) >= size else free
     if uses_links(resource):
@@ -66,7 +66,7 @@ def preferred(
         chosen = choice.choose(offer)
     else:
         chosen = prefer_shared.choose(
-            resource.units, candidates, required, size, policy=policy, unhealthy=unhealthy
+            resource, candidates, required, size, policy=policy, unhealthy=unhealthy
         )
     return [name for name in known if name in chosen]
 

@@ -85,7 +85,7 @@ def test_share_is_that_of_the_replicas(
         (UIDS[2], "main", units[3:]),
         (UIDS[2], "other", {"0": ["eth0"], "1": None}),
     )
-    packages = dict.fromkeys(["grpc", "google.protobuf", "prometheus_client"])
+    packages = dict.fromkeys(["grpc", "google.protobuf"])
     without = f"import sys; sys.modules |= {packages}; from gpuhook.cli import main; main()"
     command = [sys.executable, "-c", without, "ps", "-o", "json", *root]
     command += ["--nvml-library", node.nvml_library, "--state-root", str(running.root)]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN = ("additionalProperties", "unevaluatedProperties")
 _MOST = 50
+_MOST_KNOWN = 1000
 
 
 @functools.cache
@@ -37,11 +38,32 @@ def _validator() -> Any:
 
 def schema_objections(document: Any, value: Value) -> Iterator[Objection]:
     """Yield the objections to an object; `value` has the lines of its `document`."""
+    rest = _without_metadata(document)
+    if rest in _valid and _has_valid_metadata(document):
+        return
     errors = sorted(_validator().iter_errors(document), key=lambda e: list(map(str, e.path)))
+    if not errors and len(_valid) < _MOST_KNOWN:
+        _valid.add(rest)
     for error in errors[:_MOST]:
         for path, said, instead in _sentences(error):
             where = place(value, path).where
             yield Objection("api-server", API_SERVER, REFUSED, said, instead, where)
+
+
+# Objects without an objection: those of one template differ in their metadata only, and a
+# validation takes a millisecond.
+_valid: set[str] = set()
+
+
+def _without_metadata(document: Any) -> str:
+    is_object = isinstance(document, dict)
+    return repr({**document, "metadata": None} if is_object else document)
+
+
+def _has_valid_metadata(document: Any) -> bool:
+    validator = _validator()
+    schema = validator.schema["properties"]["metadata"]
+    return not any(validator.descend(document.get("metadata"), schema))
 
 
 def place(value: Value, path: Sequence[str | int]) -> Value:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waits for NVML's events in a thread, and posts them to the plugin's loop.
 
-NVML's wait blocks. After a failure NVML is restarted, with pauses of 1 s, 2 s, and so on up to a
-minute: after an upgrade of the driver only a restart of NVML helps.
+NVML's wait blocks, and an event ends it. What the plugin requests happens after the current wait,
+which is short while something happens; an idle plugin should seldom wake up. After a failure NVML
+is restarted, with pauses of 1 s, 2 s, and so on up to a minute: after an upgrade of the driver only
+a restart of NVML helps.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     )
 
 WAIT_MILLISECONDS = 1000
+QUIET_WAITS, QUIET_FACTOR = 30, 3  # after so many waits without an event, one lasts this times
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds
 REPORT_WINDOW = 10.0  # seconds in which equal XIDs are counted together
 
@@ -157,6 +160,7 @@ class Watcher:
         self._is_stale = False  # the session must be restarted
         self._to_query: tuple[str, ...] = ()
         self._limit = RateLimit(REPORT_WINDOW)
+        self._quiet = 0  # waits without an event
         self._failures = 0
         self._lost: Mapping[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="nvml-events", daemon=True)
@@ -236,7 +240,7 @@ class Watcher:
     def _wait_for_events(self, uuids: tuple[str, ...]) -> None:
         with self._opened() as watch:
             unwatched = watch.register(uuids)
-            is_posted = False
+            is_posted, self._quiet = False, 0
             while not (self._stopped.is_set() or self._is_stale):
                 event = self._wait(watch)
                 self._failures = 0  # only now: NVML may start and fail at each wait
@@ -249,13 +253,16 @@ class Watcher:
                 self._post_actions()
 
     def _wait(self, watch: NvmlEventWatch) -> NvmlXidEvent | None:
+        factor = QUIET_FACTOR if self._quiet >= QUIET_WAITS else 1
+        self._quiet += 1
         try:
-            return watch.wait(self._milliseconds)
+            return watch.wait(self._milliseconds * factor)
         except GpuhookError:
             self._lost = watch.lost()  # while NVML still answers
             raise
 
     def _on_event(self, event: NvmlXidEvent) -> None:
+        self._quiet = 0
         report = XidReport(event.uuid, event.xid, event.gpu_instance, event.compute_instance)
         if self._limit.is_first(report, self._clock()):
             self._post_report(report, 1)
@@ -271,6 +278,7 @@ class Watcher:
         with self._lock:
             uuids, self._to_query = self._to_query, ()
         if uuids:
+            self._quiet = 0
             self._post(Actions({uuid: self._action(uuid) for uuid in uuids}))
 
     def _action(self, uuid: str | None) -> str | None:

@@ -43,7 +43,7 @@ def series(scrape: Scrape, name: str) -> Series:
     facts = asyncio.run(scrape.pull())
     for metric in exposition.metrics(facts, Counters().snapshot()):
         if metric.name == name:
-            return {tuple(sample.labels.values()): sample.value for sample in metric.samples}
+            return {key: value for key, value in metric.series if isinstance(value, int | float)}
     raise AssertionError(name)
 
 

@@ -26,7 +26,7 @@ def series(**entry: Any) -> list[dict[str, str]]:
     facts = ScrapedFacts(entries=(ledger_entries.holder_entry({**POD, **entry}),))
     found = exposition.metrics(facts, Counters().snapshot())
     (metric,) = [one for one in found if one.name == "gpuhook_claim_holder"]
-    return [sample.labels for sample in metric.samples]
+    return [dict(zip(metric.labels, key, strict=True)) for key, _ in metric.series]
 
 
 def test_each_device_of_a_claim_has_its_share() -> None:

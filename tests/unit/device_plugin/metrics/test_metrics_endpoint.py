@@ -188,7 +188,7 @@ def test_processes_are_read_from_proc_of_the_host(
 
     assert (
         'gpuhook_container_memory_used_bytes{container="main",gpu="GPU-0",namespace="demo",'
-        'pod="trainer"} 2.147483648e+09'
+        'pod="trainer"} 2147483648.0'
     ) in asyncio.run(scrape())
 
 

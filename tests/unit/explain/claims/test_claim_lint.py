@@ -48,6 +48,17 @@ def found(text: str) -> list[tuple[str, str, str]]:
     return [(one.id, one.result, one.said) for _, one in report.objections]
 
 
+def test_equal_claims_are_validated_once_and_their_names_each() -> None:
+    one = thing("ResourceClaim", f"devices: {{requests: [{GOOD[2:]}]}}")
+    names = ("a", "b", "Not-a-name", "c")
+    text = "---\n".join(one.replace("{name: a}\nspec", f"{{name: {name}}}\nspec") for name in names)
+    text += "---\n" + one.replace("metadata: {name: a}\n", "")
+    said = [said for _, _, said in found(text)]
+    assert len(said) == 2
+    assert "metadata.name: Invalid value" in said[0]
+    assert "metadata: Required value" in said[1]
+
+
 def run(*words: str, stdin: str | None = None) -> Result:
     return CliRunner().invoke(main, ["dra", "lint", *words], input=stdin, prog_name="gpuhook")
 

@@ -15,6 +15,7 @@ import pytest
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.nvml.nvml_events import NvmlEventWatch, NvmlXidEvent, UnwatchedDevices
 from gpuhook.vendors.nvidia.plugin.nvml_watcher import (
+    QUIET_WAITS,
     Actions,
     Message,
     RateLimit,
@@ -24,6 +25,7 @@ from gpuhook.vendors.nvidia.plugin.nvml_watcher import (
     XidReport,
     poster,
 )
+from tests.waiting import eventually
 
 SECONDS = 20
 
@@ -41,6 +43,7 @@ class FakeNvml(NvmlEventWatch):
     losses: dict[str, str] = field(default_factory=dict)
     actions: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    waits: list[int] = field(default_factory=list)
 
     @contextmanager
     def open(self) -> Iterator[FakeNvml]:
@@ -57,6 +60,7 @@ class FakeNvml(NvmlEventWatch):
         return self.unwatched
 
     def wait(self, milliseconds: int) -> NvmlXidEvent | None:
+        self.waits.append(milliseconds)
         try:
             found = self.events.get(timeout=milliseconds / 1000)
         except queue.Empty:
@@ -128,6 +132,21 @@ def test_xid_is_posted_with_the_driver_action() -> None:
         assert posted.next(XidReport) == XidReport("GPU-lost", 79)
     assert nvml.registered == [("GPU-0", "GPU-1")]
     assert (nvml.opened, nvml.closed) == (1, 1)
+
+
+@pytest.mark.parametrize("is_event", [True, False])
+def test_waits_are_long_while_nothing_happens(is_event: bool) -> None:
+    """An event, or a request of the plugin, makes them short again."""
+    nvml, posted = FakeNvml(), Posted()
+    with watching(nvml, posted) as watcher:
+        eventually(lambda: 30 in nvml.waits, "a long wait")
+        assert set(nvml.waits[:QUIET_WAITS]) == {10}
+        before = len(nvml.waits)
+        if is_event:
+            nvml.events.put(XidReport("GPU-0", 95))
+        else:
+            watcher.query_actions(["GPU-0"])
+        eventually(lambda: 10 in nvml.waits[before:], "a short wait")
 
 
 def test_failing_wait_is_retried_with_growing_pauses() -> None:
