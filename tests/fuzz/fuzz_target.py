@@ -65,7 +65,8 @@ class FuzzTarget:
             return error
         return None
 
-    def _is_refused(self, data: bytes) -> bool:
+    def is_refused(self, data: bytes) -> bool:
+        """Return whether an input raises an exception that the target allows."""
         try:
             self.run(data)
         except self.allowed:
@@ -84,7 +85,7 @@ class FuzzTarget:
         The garbage collector is off: its time depends on all other objects of the process. A parser
         may refuse one of the two at its beginning, so both must be read, or both refused.
         """
-        if took < _NOTICEABLE or self._is_refused(quarter) != self._is_refused(data):
+        if took < _NOTICEABLE or self.is_refused(quarter) != self.is_refused(data):
             return None
         gc.disable()
         try:

@@ -261,8 +261,10 @@ def runtime_states(data: bytes) -> None:
 
 
 RECORD = {
-    "engine": "docker", "wanted": {}, "config": "/c", "drop_in": "", "files": [], "directories": [],
-    "service": {}, "is_taken_up": False,
+    "schema": configure_record.SCHEMA, "engine": "docker", "config": "/c", "drop_in": "",
+    "wanted": {"route": "wrapper", "name": "nvidia", "program": "/g", "hook": "/h"},
+    "files": [], "directories": ["/d"], "is_taken_up": False,
+    "service": {"units": ["docker.service"], "processes": ["dockerd"], "reloads": True},
 }  # fmt: skip
 
 
