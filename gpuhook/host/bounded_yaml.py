@@ -123,7 +123,7 @@ def value_of(construct: Callable[[yaml.Node], Any], node: yaml.Node) -> Any:
     """Return `construct(node)`; yaml.MarkedYAMLError for a malformed value."""
     try:
         return construct(node)
-    except (AttributeError, OverflowError, TypeError, ValueError, KeyError) as error:
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
         is_long = str(error).startswith("Exceeds the limit")  # of digits, in int()
         reason = f"a value does not match its tag: {error}"
         raise _too_much(node, "a number has too many digits" if is_long else reason) from error

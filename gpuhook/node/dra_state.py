@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from gpuhook.device_plugin.api_server.client import is_missing
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import fastjson
 from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
@@ -33,6 +34,7 @@ _NEEDED = (
 # From 1.36 on, also for one of the drivers by name.
 _OF_DRIVER = ("associated-node:update", "resource.k8s.io", "resourceclaims", "driver")
 _FIRST_OF_DRIVER = 36
+_MOST_DIGITS = 4
 
 
 def dra_state(get: Get, create: Create, node: str) -> dict[str, Any]:
@@ -45,14 +47,15 @@ def dra_state(get: Get, create: Create, node: str) -> dict[str, Any]:
     "refused": {part: reason}}. Raises what `get` raises, if the API server does not answer.
     """
     minor = str(get("/version", "version", "").get("minor", "")).rstrip("+")
-    found: dict[str, Any] = {"minor": int(minor) if minor.isdecimal() else None, "versions": []}
+    is_number = minor.isdecimal() and len(minor) <= _MOST_DIGITS
+    found: dict[str, Any] = {"minor": int(minor) if is_number else None, "versions": []}
     try:
         group = get(_GROUP, "resource.k8s.io", "")
     except GpuhookError as error:
         if is_missing(error) or any(text in error.message for text in _MISSING):
             return found
         raise
-    served = {str(one.get("version")) for one in _items(group, "versions")}
+    served = {str(one.get("version")) for one in fastjson.objects(group, "versions")}
     found["versions"] = [one for one in ("v1", "v1beta2", "v1beta1") if one in served]
     if not found["versions"]:
         return found
@@ -84,24 +87,24 @@ def dra_state(get: Get, create: Create, node: str) -> dict[str, Any]:
 
 
 def _slices(listed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for spec in (_mapping(one, "spec") for one in _items(listed, "items")):
-        pool, devices = _mapping(spec, "pool"), _items(spec, "devices")
-        inner = [_mapping(one, "basic") or one for one in devices]  # v1beta1
+    for spec in (fastjson.fields(one, "spec") for one in fastjson.objects(listed, "items")):
+        pool, devices = fastjson.fields(spec, "pool"), fastjson.objects(spec, "devices")
+        inner = [fastjson.fields(one, "basic") or one for one in devices]  # v1beta1
         yield {
             "driver": spec.get("driver"),
             "pool": pool.get("name"),
             "generation": pool.get("generation"),
             "count": pool.get("resourceSliceCount"),
             "devices": [one.get("name") for one in devices],
-            "replicas": any("replica" in _mapping(one, "attributes") for one in inner),
+            "replicas": any("replica" in fastjson.fields(one, "attributes") for one in inner),
         }
 
 
 def _classes(listed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for one in _items(listed, "items"):
+    for one in fastjson.objects(listed, "items"):
         yield {
-            "name": _mapping(one, "metadata").get("name"),
-            "extendedResourceName": _mapping(one, "spec").get("extendedResourceName"),
+            "name": fastjson.fields(one, "metadata").get("name"),
+            "extendedResourceName": fastjson.fields(one, "spec").get("extendedResourceName"),
         }
 
 
@@ -109,12 +112,12 @@ def _drivers(
     listed: Mapping[str, Any], create: Create, minor: int | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the DaemonSets of DRA drivers for GPUs, with the permissions that they lack."""
-    for one in _items(listed, "items"):
-        metadata = _mapping(one, "metadata")
+    for one in fastjson.objects(listed, "items"):
+        metadata = fastjson.fields(one, "metadata")
         name, space = str(metadata.get("name")), str(metadata.get("namespace"))
         if not (name.endswith("-dra") or "dra-driver" in name) or "cpu" in name:
             continue
-        pod = _mapping(_mapping(_mapping(one, "spec"), "template"), "spec")
+        pod = fastjson.fields(one, "spec", "template", "spec")
         account = str(pod.get("serviceAccountName") or "default")
         missing = [*_denied(f"system:serviceaccount:{space}:{account}", create, minor)]
         yield {"namespace": space, "name": name, "serviceAccount": account, "missing": missing}
@@ -143,24 +146,14 @@ def _is_allowed(user: str, create: Create, needed: tuple[str, ...], name: str = 
         "spec": {"user": user, "resourceAttributes": attributes},
     }
     answer = create(_REVIEWS, review, "subjectaccessreviews")
-    return _mapping(answer, "status").get("allowed") is True
+    return fastjson.fields(answer, "status").get("allowed") is True
 
 
 def _ending(listed: Mapping[str, Any]) -> Iterator[str]:
-    for one in _items(listed, "items"):
-        metadata, status = _mapping(one, "metadata"), _mapping(one, "status")
-        has_claims = _items(_mapping(one, "spec"), "resourceClaims")
+    for one in fastjson.objects(listed, "items"):
+        metadata, status = fastjson.fields(one, "metadata"), fastjson.fields(one, "status")
+        has_claims = fastjson.array(one, "spec", "resourceClaims")
         if metadata.get("deletionTimestamp") and (
             has_claims or status.get("extendedResourceClaimStatus")
         ):
             yield f"{metadata.get('namespace')}/{metadata.get('name')}"
-
-
-def _mapping(found: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = found.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _items(found: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    value = found.get(key)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -16,6 +16,7 @@ import time
 from gpuhook.device_plugin.api_server import service_account
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import documents
+from gpuhook.host.hot import fastjson
 from gpuhook.node import dra_state
 
 TYPE_CHECKING = False
@@ -149,18 +150,18 @@ def _by_kubectl(
 
 
 def _node(found: dict[str, Any]) -> dict[str, Any]:
-    metadata, status = _mapping(found, "metadata"), _mapping(found, "status")
-    info = _mapping(status, "nodeInfo")
+    metadata, status = fastjson.fields(found, "metadata"), fastjson.fields(found, "status")
+    info = fastjson.fields(status, "nodeInfo")
     return {
         "name": metadata.get("name"),
-        "labels": _mapping(metadata, "labels"),
-        "capacity": _mapping(status, "capacity"),
-        "allocatable": _mapping(status, "allocatable"),
+        "labels": fastjson.fields(metadata, "labels"),
+        "capacity": fastjson.fields(status, "capacity"),
+        "allocatable": fastjson.fields(status, "allocatable"),
         "conditions": [
             {key: one.get(key) for key in ("type", "status", "reason", "message")}
-            for one in _items(status, "conditions")
+            for one in fastjson.objects(status, "conditions")
         ],
-        "unschedulable": bool(_mapping(found, "spec").get("unschedulable")),
+        "unschedulable": bool(fastjson.fields(found, "spec").get("unschedulable")),
         "kubelet": info.get("kubeletVersion"),
         "engine": info.get("containerRuntimeVersion"),
     }
@@ -168,36 +169,28 @@ def _node(found: dict[str, Any]) -> dict[str, Any]:
 
 def _classes(found: dict[str, Any]) -> list[dict[str, Any]]:
     return [
-        {"name": _mapping(one, "metadata").get("name"), "handler": one.get("handler")}
-        for one in _items(found, "items")
+        {"name": fastjson.fields(one, "metadata").get("name"), "handler": one.get("handler")}
+        for one in fastjson.objects(found, "items")
     ]
 
 
 def _daemon_sets(found: dict[str, Any]) -> list[dict[str, Any]]:
     listed = []
-    for one in _items(found, "items"):
-        metadata, status = _mapping(one, "metadata"), _mapping(one, "status")
+    for one in fastjson.objects(found, "items"):
+        metadata, status = fastjson.fields(one, "metadata"), fastjson.fields(one, "status")
         if "device-plugin" not in str(metadata.get("name")):
             continue
-        pod = _mapping(_mapping(_mapping(one, "spec"), "template"), "spec")
+        pod = fastjson.fields(one, "spec", "template", "spec")
         listed.append(
             {
                 "namespace": metadata.get("namespace"),
                 "name": metadata.get("name"),
                 "wanted": status.get("desiredNumberScheduled"),
                 "ready": status.get("numberReady"),
-                "images": [container.get("image") for container in _items(pod, "containers")],
+                "images": [
+                    container.get("image") for container in fastjson.objects(pod, "containers")
+                ],
                 "runtimeClass": pod.get("runtimeClassName"),
             }
         )
     return listed
-
-
-def _mapping(found: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = found.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _items(found: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    value = found.get(key)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

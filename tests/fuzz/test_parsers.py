@@ -42,7 +42,6 @@ OWN = {
     "install/version_references.py": "searches for a pattern",
     "kernel/bpf/bpf_syscall.py": "reads answers of the kernel",
     "memory_limits/warm/cgroup_limits.py": "reads its own child",
-    "node/kubernetes_state.py": "parse_json",
     "setup/engine_program.py": "parses what the engine prints",
     "setup/minimal_root.py": "writes an archive",
     "vendors/amd/labels/asic_family.py": "a table of the package",

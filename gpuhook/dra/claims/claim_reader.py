@@ -7,6 +7,8 @@ versions v1beta2 and v1beta1 have the same status.
 
 from __future__ import annotations
 
+import math
+import numbers
 from functools import partial
 from typing import Any
 
@@ -15,6 +17,7 @@ from gpuhook.dra.api.resource_api import GROUP, ClaimApi
 from gpuhook.dra.claims.claim import FROM_CLASS, AllocatedDevice, Claim, OpaqueConfig
 from gpuhook.dra.pool.pool_device import MEMORY
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import fastjson
 from gpuhook.host.quantity import quantity
 
 TYPE_CHECKING = False
@@ -83,25 +86,17 @@ def _require_uid(name: ClaimName, document: Mapping[str, Any]) -> None:
 def _requests(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the requests of the claim by name, "gpu" or "gpu/small", as far as they are known."""
     found: dict[str, Mapping[str, Any]] = {}
-    spec = document.get("spec")
-    devices = spec.get("devices") if isinstance(spec, dict) else None
-    listed = devices.get("requests") if isinstance(devices, dict) else None
-    for one in listed if isinstance(listed, list) else ():
-        if not isinstance(one, dict):
-            continue
+    for one in fastjson.objects(document, "spec", "devices", "requests"):
         exactly = one.get("exactly")
         found[str(one.get("name"))] = exactly if isinstance(exactly, dict) else one  # v1beta1
-        several = one.get("firstAvailable")
-        for sub in several if isinstance(several, list) else ():
-            if isinstance(sub, dict):
-                found[f"{one.get('name')}/{sub.get('name')}"] = sub
+        for sub in fastjson.objects(one, "firstAvailable"):
+            found[f"{one.get('name')}/{sub.get('name')}"] = sub
     return found
 
 
 def _requests_memory(request: Mapping[str, Any], driver: str) -> bool:
-    capacity = request.get("capacity")
-    amounts = capacity.get("requests") if isinstance(capacity, dict) else None
-    return isinstance(amounts, dict) and not {MEMORY, f"{driver}/{MEMORY}"}.isdisjoint(amounts)
+    amounts = fastjson.fields(request, "capacity", "requests")
+    return not {MEMORY, f"{driver}/{MEMORY}"}.isdisjoint(amounts)
 
 
 def _device(
@@ -136,10 +131,11 @@ def _consumed(name: ClaimName, result: Mapping[str, Any], path: str) -> dict[str
     if not isinstance(consumed, dict):
         raise _unreadable(name, path)
     for capacity, amount in consumed.items():
-        number = quantity(amount) if isinstance(amount, str) else amount
-        if number is None or isinstance(number, bool) or not number >= 0:
+        number: Any = quantity(amount) if isinstance(amount, str) else amount
+        is_number = isinstance(number, numbers.Real) and not isinstance(number, bool)
+        if not is_number or not 0 <= number < math.inf:
             raise _unreadable(name, f"{path}[{capacity}]")
-        found[capacity.removeprefix(own)] = -(-number // 1)
+        found[capacity.removeprefix(own)] = math.ceil(number)
     return found
 
 

@@ -15,6 +15,7 @@ from gpuhook.device_plugin.api_server import client
 from gpuhook.device_plugin.api_server.client import Purpose
 from gpuhook.dra.api.resource_api import GROUP, ClaimApi
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import fastjson
 from gpuhook.host.logs import logger
 from gpuhook.request.memory_request import amount
 from gpuhook.vendors.usage.device_isolation import BY_NOBODY
@@ -135,16 +136,17 @@ def with_entries(
 
     None if nothing changes: it is another claim, or has lost the allocation of a device.
     """
-    metadata, status = document.get("metadata") or {}, document.get("status") or {}
-    allocation = (status.get("allocation") or {}).get("devices") or {}
-    allocated = {_key(one) for one in allocation.get("results") or ()}
+    status = fastjson.fields(document, "status")
+    results = fastjson.objects(status, "allocation", "devices", "results")
+    allocated = {_key(one) for one in results}
     own = [one for one in entries if _key(one) in allocated]
-    if metadata.get("uid") != name.uid or not own:
+    if fastjson.fields(document, "metadata").get("uid") != name.uid or not own:
         return None
     keys = {_key(one) for one in own}
-    kept = [one for one in status.get("devices") or () if _key(one) not in keys]
+    kept = [one for one in fastjson.objects(status, "devices") if _key(one) not in keys]
     return {**document, "status": {**status, "devices": [*kept, *own]}}
 
 
 def _key(entry: dict[str, Any]) -> tuple[object, ...]:
-    return tuple(entry.get(name) for name in ("driver", "pool", "device", "shareID"))
+    found = (entry.get(name) for name in ("driver", "pool", "device", "shareID"))
+    return tuple(one if isinstance(one, str) else None for one in found)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from gpuhook.dra.api.resource_api import GROUP, VERSIONS
 from gpuhook.dra.pool.pool_device import MEMORY, Capacity, PoolDevice, Taint
 from gpuhook.dra.slices import slice_document
+from gpuhook.host.hot import fastjson
 from gpuhook.vendors.plugin.vendor_device import Device
 
 TYPE_CHECKING = False
@@ -75,9 +76,7 @@ def minor_version(document: dict[str, Any]) -> int | None:
 
 def served_version(document: dict[str, Any]) -> str | None:
     """Return the preferred version in the answer of /apis/resource.k8s.io, None without one."""
-    versions = document.get("versions")
-    listed = versions if isinstance(versions, list) else []
-    served = [one.get("version") for one in listed if isinstance(one, dict)]
+    served = [one.get("version") for one in fastjson.objects(document, "versions")]
     return next((version for version in VERSIONS if version in served), None)
 
 
@@ -110,12 +109,12 @@ def _gate_fields(spec: dict[str, Any]) -> dict[str, set[tuple[str, str]]]:
     found: dict[str, set[tuple[str, str]]] = {SHARES: set(), COUNTERS: set(), TAINTS: set()}
     if spec.get("sharedCounters"):
         found[COUNTERS].add(("", "sharedCounters"))
-    for device in spec.get("devices") or ():
-        name = device.get("name", "")
+    for device in fastjson.objects(spec, "devices"):
+        name = str(device.get("name", ""))
         if device.get("allowMultipleAllocations"):
             found[SHARES].add((name, "allowMultipleAllocations"))
-        for capacity, own in (device.get("capacity") or {}).items():
-            if own.get("requestPolicy"):
+        for capacity, own in fastjson.fields(device, "capacity").items():
+            if fastjson.fields(own).get("requestPolicy"):
                 found[SHARES].add((name, capacity))
         if device.get("consumesCounters"):
             found[COUNTERS].add((name, "consumesCounters"))

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from gpuhook.dra.pool.pool_device import MEMORY, SLOTS, Capacity
 from gpuhook.dra.slices.server_features import COUNTERS, SHARES, TAINTS
+from gpuhook.host.hot import fastjson
 from gpuhook.vendors.plugin.dra_device import LONGEST_LABEL
 
 TYPE_CHECKING = False
@@ -91,14 +92,19 @@ def _without_overlap(
             yield device
 
 
+def _taint_key(device: object, taint: Mapping[str, Any]) -> tuple[str, ...]:
+    parts = (device, taint.get("key"), taint.get("value", ""), taint.get("effect"))
+    return tuple(map(str, parts))
+
+
 def with_times(pool: Pool, stored: Iterable[Mapping[str, Any]], now: str) -> Pool:
     """Return the pool with a time for each taint: the stored one of an equal taint, else `now`."""
     times = {
-        (device.get("name"), taint.get("key"), taint.get("value", ""), taint.get("effect")): added
+        _taint_key(device.get("name"), taint): added
         for spec in stored
-        for device in spec.get("devices") or ()
-        for taint in device.get("taints") or ()
-        if (added := taint.get("timeAdded"))
+        for device in fastjson.objects(spec, "devices")
+        for taint in fastjson.objects(device, "taints")
+        if isinstance(added := taint.get("timeAdded"), str)
     }
 
     def timed(name: str, taint: Taint) -> Taint:

@@ -17,6 +17,7 @@ from gpuhook.dra.slices import server_features, slice_document
 from gpuhook.dra.slices.server_features import COUNTERS, ServerFeatures
 from gpuhook.dra.slices.slice_plan import StoredSlice
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import fastjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,16 +84,15 @@ class SliceClient:
             if is_forbidden(error):
                 return {}
             raise
-        uid = (found.get("metadata") or {}).get("uid", "")
+        uid = fastjson.fields(found, "metadata").get("uid", "")
         head = {"apiVersion": "v1", "kind": "Node", "name": self.node}
         return {**head, "uid": uid, "controller": True}
 
     def list(self) -> tuple[list[StoredSlice], str]:
         """Return the stored slices, and the resourceVersion for a watch."""
         found = self._server.get(self._path(), _purpose("list"), self._selector)
-        items = found.get("items")
-        version = (found.get("metadata") or {}).get("resourceVersion") or ""
-        return [self.stored(one) for one in items or ()], str(version)
+        version = fastjson.fields(found, "metadata").get("resourceVersion") or ""
+        return [self.stored(one) for one in fastjson.array(found, "items")], str(version)
 
     def watch(self, version: str) -> Changes:
         """Return the changes since a version. Raises GoneError if it is too old."""
@@ -129,10 +129,8 @@ class SliceClient:
 
     def stored(self, one: Any) -> StoredSlice:
         """Return an object of the server."""
-        document = one if isinstance(one, dict) else {}
-        spec = slice_document.stored_spec(document.get("spec"), self.features.version)
-        metadata = document.get("metadata")
-        return StoredSlice(metadata if isinstance(metadata, dict) else {}, spec)
+        spec = slice_document.stored_spec(fastjson.fields(one, "spec"), self.features.version)
+        return StoredSlice(fastjson.fields(one, "metadata"), spec)
 
     def _path(self, name: str = "") -> str:
         base = f"/apis/{GROUP}/{self.features.version}/resourceslices"

@@ -7,6 +7,7 @@ Quantities have the form in which the API server returns them, so that stored ob
 from __future__ import annotations
 
 from gpuhook.dra.pool.pool_device import Capacity, PoolDevice, Taint, Version
+from gpuhook.host.hot import fastjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,11 +98,10 @@ def wire_spec(spec: Mapping[str, Any], version: str) -> dict[str, Any]:
     return {**spec, "devices": devices}
 
 
-def stored_spec(spec: Any, version: str) -> dict[str, Any]:
-    """Return a spec of the API server in `version` as one of v1; {} for something else."""
-    if not isinstance(spec, dict):
-        return {}
+def stored_spec(spec: dict[str, Any], version: str) -> dict[str, Any]:
+    """Return a spec of the API server in `version` as one of v1."""
     if version != _BASIC or not isinstance(spec.get("devices"), list):
         return dict(spec)
-    devices = [{"name": one.get("name"), **(one.get("basic") or {})} for one in spec["devices"]]
-    return {**spec, "devices": devices}
+    devices = fastjson.objects(spec, "devices")
+    stored = [{"name": one.get("name"), **fastjson.fields(one, "basic")} for one in devices]
+    return {**spec, "devices": stored}

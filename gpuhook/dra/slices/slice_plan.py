@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from gpuhook.host.hot import fastjson
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,12 +43,12 @@ class StoredSlice:
     @property
     def generation(self) -> int:
         """The generation of the pool, not that of the object."""
-        return int(self.pool.get("generation") or 0)
+        generation = self.pool.get("generation")
+        return generation if isinstance(generation, int) else 0
 
     @property
     def pool(self) -> Mapping[str, Any]:
-        pool = self.spec.get("pool")
-        return pool if isinstance(pool, dict) else {}
+        return fastjson.fields(self.spec, "pool")
 
     @property
     def number(self) -> int | None:

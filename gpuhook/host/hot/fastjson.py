@@ -139,6 +139,13 @@ def array(document: Any, *keys: str) -> list[Any]:
     return document if isinstance(document, list) else []
 
 
+def fields(document: Any, *keys: str) -> dict[str, Any]:
+    """Return the object at a path of keys; {} if it, or one on the way, is something else."""
+    for key in keys:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document if isinstance(document, dict) else {}
+
+
 def objects(document: Any, *keys: str) -> list[dict[str, Any]]:
     """Return the objects in the array at a path of keys."""
     return [item for item in array(document, *keys) if isinstance(item, dict)]

@@ -20,6 +20,7 @@ PARENT, START = 1, 19
 ENDED = (b"Z", b"X", b"x")
 _MAX_STAT = 65536  # bytes
 _MAX_DEPTH = 64  # of nested pid namespaces and their processes
+_MAX_CGROUP = 4096  # bytes: for a longer path, reading the file fails (proc_cgroup_show, PATH_MAX)
 
 
 def pids(proc: str = "/proc") -> list[int]:
@@ -80,12 +81,13 @@ def parents(pid: int, proc: str = "/proc") -> Iterator[int]:
 def cgroups(content: bytes) -> list[tuple[bytes, list[bytes], bytes]]:
     """Return (hierarchy number, controllers, path) of each line of a /proc/PID/cgroup.
 
-    cgroup v2 has the number 0 and no controller. Source: cgroups(7).
+    cgroup v2 has the number 0 and no controller. A line with a path that the kernel cannot show is
+    left out. Source: cgroups(7).
     """
     found = []
     for line in content.split(b"\n"):
         number, _, rest = line.partition(b":")
         controllers, colon, path = rest.partition(b":")
-        if colon:
+        if colon and len(path) <= _MAX_CGROUP:
             found.append((number, controllers.split(b",") if controllers else [], path))
     return found

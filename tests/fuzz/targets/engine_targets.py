@@ -151,7 +151,6 @@ def toml_edits(data: bytes) -> None:
     toml_edit.without_keys("/x", data, [("plugins",), ("a", "b.c")])
 
 
-# The file is root's: the time grows with the square of members of equal names.
 @fuzz_target(
     [DOCKER, '{"a":{"b":1},\r\n"c":[{}]}', "{ }"], size=8192, allowed=(ValueError, KeyError)
 )
@@ -175,14 +174,15 @@ def json_edits(data: bytes) -> None:
 
 def _has_twice(data: bytes) -> bool:
     """Return whether an object has a key twice, which dockerd refuses."""
-    twice: list[str] = []
+    has_twice: list[bool] = []
 
     def to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        twice.extend(key for key, _ in pairs if len(dict(pairs)) != len(pairs))
-        return dict(pairs)
+        found = dict(pairs)
+        has_twice.append(len(found) != len(pairs))
+        return found
 
     documents.parse_json(data, object_pairs_hook=to_object)
-    return bool(twice)
+    return any(has_twice)
 
 
 @fuzz_target([HOOK, '{"ociVersion":"1","hooks":{"prestart":[{"path":"/g"}],"x":[]},"n":1.50}'])
@@ -261,8 +261,10 @@ def runtime_states(data: bytes) -> None:
 
 
 RECORD = {
-    "engine": "docker", "wanted": {}, "config": "/c", "drop_in": "", "files": [], "directories": [],
-    "service": {}, "is_taken_up": False,
+    "schema": configure_record.SCHEMA, "engine": "docker", "config": "/c", "drop_in": "",
+    "wanted": {"route": "wrapper", "name": "nvidia", "program": "/g", "hook": "/h"},
+    "files": [], "directories": ["/d"], "is_taken_up": False,
+    "service": {"units": ["docker.service"], "processes": ["dockerd"], "reloads": True},
 }  # fmt: skip
 
 

@@ -89,7 +89,9 @@ def bundle_file(data: bytes) -> None:
 RECORDS = {
     **TREE, "absent": ["/x"], "names": {"/etc": ["a"]}, "errors": [["read", "/a", 13]],
     "real": {"/a": "/b", "/c": None},
-    "status": {"/etc": {"mode": 16877, "uid": 0, "gid": 0, "rdev": 0, "size": 1, "mtime": 1}},
+    "status": {"/etc": {"mode": 16877, "uid": 0, "gid": 0, "major": 0, "minor": 0, "size": 1,
+                        "mtime": 1, "target": ""}},
+    "lstat": {},
 }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ WORDS = CONTEXT.node.vocabulary
 HOOK = """\
 --library\n/usr/lib/libcuda.so.550.1=libcuda.so.1\n--link\nlibcuda.so.1::/usr/lib/libcuda.so
 --driver-version\n550.1\n--cuda-compat\n/usr/local/cuda/compat\n--driver-params\n--chmod\n755:/dev/dri
---fingerprint\nnvidia:195\n--cuda-version\n12.4\n--gpus\nGPU-1\n--skip\nx"""
+--fingerprint\nnvidia:195\n--cuda-version\n12.4\n--gpus\n0=9.0,h100\n--skip\nlinks"""
 TOOLKIT = """\
 create-symlinks\n--link\na::/usr/lib/b\n---
 update-ldcache\n--folder=/usr/lib,/opt\n---
@@ -39,7 +39,7 @@ def hook_arguments(data: bytes) -> None:
     """Jobs as arguments are the same jobs."""
     jobs = hook_args.parse(text(data).split("\n"))
     args = jobs.arguments()
-    assert hook_args.parse(args[2:]).arguments() == args
+    assert hook_args.parse(args).arguments() == args
 
 
 @fuzz_target(TOOLKIT.split("\n---\n"), everyday=200)

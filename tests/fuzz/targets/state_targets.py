@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from contextlib import suppress
@@ -15,6 +16,7 @@ from gpuhook.device_plugin.health import health_marks
 from gpuhook.device_plugin.kubelet import claimed_gpus
 from gpuhook.device_plugin.metrics import ledger_entries
 from gpuhook.dra.claims import prepared_claim
+from gpuhook.dra.claims.checkpoint import checkpoint_file
 from gpuhook.dra.claims.checkpoint.checkpoint_file import ClaimCheckpoint, DamagedError
 from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
@@ -154,7 +156,8 @@ CLAIM = {
               "devices": [{"request": "r", "driver": "d", "pool": "p", "device": "gpu-0",
                            "share_id": "", "consumed": {"memory": 1}, "is_admin": False,
                            "subrequest": "", "requests_memory": False}], "configs": []},
-    "held": [{"uuid": "GPU-1", "gpu": "GPU-1", "part": "", "is_admin": False}],
+    "held": [{"name": "gpu-0", "uuid": "GPU-1", "gpu": "GPU-1", "part": "", "is_admin": False}],
+    "token": "t", "is_complete": True, "shares": [],
 }  # fmt: skip
 
 
@@ -170,13 +173,16 @@ def prepared_claims(data: bytes) -> None:
     assert prepared_claim.from_document(prepared.document()) == prepared
 
 
-HEAD = json.dumps({"format": "gpuhook/claims", "version": 1, "boot": "b", "sha256": "x"})
-
-
-@fuzz_target([HEAD + "\n" + json.dumps({"u": CLAIM})], allowed=(DamagedError,))
+@fuzz_target([json.dumps({"u": CLAIM})], allowed=(DamagedError,))
 def claim_checkpoint(data: bytes) -> None:
-    path = scratch_file(data, "claims/checkpoint")
-    ClaimCheckpoint(str(scratch() / "claims"), "b").load(path)
+    """The claims with the right checksum, and a file without a head."""
+    head = {"format": checkpoint_file._FORMAT, "version": checkpoint_file.VERSION, "boot": "b"}
+    head["sha256"] = hashlib.sha256(data).hexdigest()
+    place = str(scratch() / "claims")
+    with suppress(DamagedError):
+        ClaimCheckpoint(place, "b").load(scratch_file(data, "claims/checkpoint"))
+    path = scratch_file(json.dumps(head).encode() + b"\n" + data, "claims/checkpoint")
+    ClaimCheckpoint(place, "b").load(path)
 
 
 SETTINGS = """\
@@ -223,10 +229,10 @@ def container_list(data: bytes) -> None:
         container_directories._listed(documents.parse_json(data))
 
 
-RULES = "files:\n- path: /usr/lib/x.so\n  capability: compute\n"
+RULES = "add:\n- path: /usr/lib/x.so\n  capabilities: [compute]\n"
 
 
-@fuzz_target([RULES, "files: []\n"], everyday=30)
+@fuzz_target([RULES, "add: []\n"], everyday=30)
 def site_rule_file(data: bytes) -> None:
     site_rules.read(str(scratch_file(data, "rules/x.yaml")).rpartition("/")[0])
 

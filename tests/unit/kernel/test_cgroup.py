@@ -49,6 +49,12 @@ def test_cgroup_that_is_not_visible(cgroup_file: bytes, mountinfo: bytes) -> Non
     assert DeviceCgroup.parse(cgroup_file, mounts=mountinfo) is None
 
 
+def test_path_that_the_kernel_cannot_show() -> None:
+    """It has at most 4 KiB: the cgroups above a longer one are not computed."""
+    assert DeviceCgroup.parse(b"0::" + b"/a" * 2048 + b"\n", mounts=V2) is not None
+    assert DeviceCgroup.parse(b"0::" + b"/a" * 2049 + b"\n", mounts=V2) is None
+
+
 def test_cgroups_above() -> None:
     """They end at the mounted one, which may be the process's own."""
     found = DeviceCgroup.parse(b"0::/a/b\n", mounts=V2)
