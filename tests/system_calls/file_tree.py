@@ -34,11 +34,12 @@ def _content(path: str) -> str:
 
 
 def leftovers(tree: Tree) -> list[str]:
-    """Return the temporary files in a tree."""
-    marks = ("~", ".tmp", ".new", ".gone")
-    return [
-        path for path in tree if files.is_temporary(os.path.basename(path)) or path.endswith(marks)
-    ]
+    """Return the temporary files in a tree, and those in temporary directories."""
+    return [path for path in tree if any(map(_is_temporary, path.split("/")))]
+
+
+def _is_temporary(name: str) -> bool:
+    return files.is_temporary(name) or name.endswith(("~", ".tmp", ".new", ".gone"))
 
 
 def globbed_leftovers(tree: Tree) -> list[str]:
