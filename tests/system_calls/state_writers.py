@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -100,6 +101,26 @@ def _is_draft(text: str) -> bool:
     return not any(word in text for word in _CHOSEN)
 
 
+def setup(apart: Installation, place: Path) -> Writer:
+    """Return `gpuhook setup` of Docker, in a mount namespace with directories of its own."""
+    saved, host = place / "saved", {path: place / path for path in ("etc", "var/lib", "run")}
+    saved.mkdir()
+    for directory in host.values():
+        directory.mkdir(parents=True)
+    for name in ("passwd", "group", "ld.so.cache"):
+        shutil.copy(f"/etc/{name}", host["etc"] / name)
+    (host["etc"] / "docker").mkdir()
+    (host["etc"] / "docker/daemon.json").write_text("{}\n", "utf-8")
+    apart.spec.unlink()
+    steps = [f"mount --bind {here} /{path}" for path, here in host.items()]
+    words = ["unshare", "--mount", "sh", "-c", " && ".join([*steps, 'exec "$@"']), "sh"]
+    words += [apart.bindir / "gpuhook", "setup", "--yes", "--engine", "docker"]
+    driver = {"DRIVER": apart.node.driver_root, "DEV": apart.node.dev_root}
+    env = {**os.environ, **apart.env, "HOME": str(place)}
+    env |= {f"GPUHOOK_{name}_ROOT": path for name, path in driver.items()}
+    return Writer(words, (*host.values(), apart.specs), env, saved)
+
+
 def _tree(place: Path, version: str) -> Path:
     """Return a runtime tree whose programs do nothing."""
     path = place / f"tree-{version}"
@@ -167,6 +188,7 @@ STATE_WRITERS: dict[str, Maker] = {
     "no configuration": _program(_CONFIG, "link('a')", "link('')"),
     "configuration again": _program(_CONFIG, "link('')", "link('b')"),
     "install.py": install,
+    "setup": setup,
     "node install": _node(),
     "node uninstall": _node("uninstall"),
 }
