@@ -45,7 +45,8 @@ def _is_temporary(name: str) -> bool:
 def globbed_leftovers(tree: Tree) -> list[str]:
     """Return the temporary files that a program reads which reads all files of a directory."""
     read = (".yaml", ".json", ".toml", ".conf", ".service", ".rules")
-    return [path for path in leftovers(tree) if path.endswith(read)]
+    own = (path for path in tree if _is_temporary(os.path.basename(path)))
+    return [path for path in own if path.endswith(read)]
 
 
 def torn(tree: Tree, old: Tree, new: Tree, varying: set[str]) -> list[str]:

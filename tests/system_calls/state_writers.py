@@ -102,7 +102,7 @@ def _is_draft(text: str) -> bool:
 
 
 def setup(apart: Installation, place: Path) -> Writer:
-    """Return `gpuhook setup` of Docker, in a mount namespace with directories of its own."""
+    """Return `gpuhook setup` of Docker, in a mount namespace with other directories."""
     saved, host = place / "saved", {path: place / path for path in ("etc", "var/lib", "run")}
     saved.mkdir()
     for directory in host.values():
