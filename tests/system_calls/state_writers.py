@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that write state, or a whole installation; a full disk is not tried with them.
+"""Programs that write state, or an installation on a host; a full disk is not tried with them.
 
 The plugin and the DRA driver write their state between turns. Here, one write of each file is a
 program.
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 
 from gpuhook.install import runtime_tree
 from tests.contract import roots
 from tests.contract.build_cache import CHECKOUT
-from tests.contract.installation import PYTHON, Installation
+from tests.contract.installation import Installation
 from tests.system_calls.writers import Maker, Writer
 
 _POLICIES = """\
@@ -76,49 +75,6 @@ def _program(code: str, before: str, after: str) -> Maker:
         return second
 
     return make
-
-
-def install(apart: Installation, place: Path) -> Writer:
-    """Return a second run of packaging/install.py: with the names of NVIDIA's toolkit."""
-    prefix, saved = place / "prefix", place / "saved"
-    saved.mkdir()
-    prefix.mkdir()
-    command = [sys.executable, CHECKOUT / "packaging/install.py", "--prefix", prefix]
-    command += ["--python", PYTHON, "--cli-python", sys.executable]
-    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    first = Writer(command, (prefix,), env, saved)
-    done = first.run()
-    assert done.rc == 0, done
-    (prefix / "lib/gpuhook/of-an-older-version").touch()
-    return Writer([*command, "--nvidia-compat"], (prefix,), env, saved, is_draft=_is_draft)
-
-
-# Of the launchers, one stands for all.
-_CHOSEN = ("bin/gpuhook-runtime", "/libexec/", '/lib/gpuhook.new"', '/lib/gpuhook"')
-
-
-def _is_draft(text: str) -> bool:
-    return not any(word in text for word in _CHOSEN)
-
-
-def setup(apart: Installation, place: Path) -> Writer:
-    """Return `gpuhook setup` of Docker, in a mount namespace with other directories."""
-    saved, host = place / "saved", {path: place / path for path in ("etc", "var/lib", "run")}
-    saved.mkdir()
-    for directory in host.values():
-        directory.mkdir(parents=True)
-    for name in ("passwd", "group", "ld.so.cache"):
-        shutil.copy(f"/etc/{name}", host["etc"] / name)
-    (host["etc"] / "docker").mkdir()
-    (host["etc"] / "docker/daemon.json").write_text("{}\n", "utf-8")
-    apart.spec.unlink()
-    steps = [f"mount --bind {here} /{path}" for path, here in host.items()]
-    words = ["unshare", "--mount", "sh", "-c", " && ".join([*steps, 'exec "$@"']), "sh"]
-    words += [apart.bindir / "gpuhook", "setup", "--yes", "--engine", "docker"]
-    driver = {"DRIVER": apart.node.driver_root, "DEV": apart.node.dev_root}
-    env = {**os.environ, **apart.env, "HOME": str(place)}
-    env |= {f"GPUHOOK_{name}_ROOT": path for name, path in driver.items()}
-    return Writer(words, (*host.values(), apart.specs), env, saved)
 
 
 def _tree(place: Path, version: str) -> Path:
@@ -187,8 +143,6 @@ STATE_WRITERS: dict[str, Maker] = {
     "another configuration": _program(_CONFIG, "link('a')", "link('b')"),
     "no configuration": _program(_CONFIG, "link('a')", "link('')"),
     "configuration again": _program(_CONFIG, "link('')", "link('b')"),
-    "install.py": install,
-    "setup": setup,
     "node install": _node(),
     "node uninstall": _node("uninstall"),
 }

@@ -23,10 +23,7 @@ from tests.system_calls.file_tree import Tree
 
 @dataclass(frozen=True)
 class Writer:
-    """A command that writes below `places`; `saved` is a copy of them from before its first run.
-
-    Calls that strace shows with a text that `is_draft` change nothing that anyone uses.
-    """
+    """A command that writes below `places`; `saved` is a copy of them from before its first run."""
 
     command: Sequence[object]
     places: tuple[Path, ...]
@@ -34,7 +31,6 @@ class Writer:
     saved: Path
     stdin: str = ""
     prepare: Callable[[], None] = field(default=lambda: None)
-    is_draft: Callable[[str], bool] = field(default=lambda _: False)
 
     def save(self) -> None:
         """Copy the places: reset() restores them."""
@@ -72,7 +68,7 @@ class Writer:
         self.reset()
         words = list(map(str, self.command))
         found = call_points.points(words, self.env, place, self.stdin)
-        return [one for one in found if one.is_change and not self.is_draft(one.text)]
+        return [one for one in found if one.is_change]
 
     def killed(self, point: Point) -> bool:
         """Run the command from the saved state, killed at a point; return whether it was."""
