@@ -30,6 +30,7 @@ PACKAGE = os.path.join(os.path.dirname(HERE), "gpuhook")
 # Paths are written into the first line of a script, and between quotes.
 _LONGEST = 120  # bytes of the first line of a script: kernels before 5.1 accept 127
 PATH_CHARACTERS = frozenset(string.ascii_letters + string.digits + "/._-+~,:=%@")
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of renameat2(2)
 PRESTART = "gpuhook-prestart.sh"
 RUNTIME = "gpuhook-runtime.sh"
 LAUNCH = "libexec/gpuhook-launch"  # the interpreter of the runtime's launcher, if it can be built
@@ -82,19 +83,15 @@ def install(
 ) -> list[str]:
     """Install below `destdir` for use at `prefix`; returns the paths of the launchers.
 
-    An existing installation is replaced by a rename. Without `cli_python`, the `gpuhook` command is
-    skipped; `more` are launchers under other names.
+    An existing installation is replaced at once: containers may be starting. Without `cli_python`,
+    the `gpuhook` command is skipped; `more` are launchers under other names.
     """
     bindir = destdir + os.path.join(prefix, "bin")
     launchers = LAUNCHERS | (CLI_LAUNCHERS if cli_python else {}) | more
     library = os.path.join(prefix, "lib/gpuhook")
     target = destdir + library
     build_library(target + ".new", library, python)
-    shutil.rmtree(target + ".old", ignore_errors=True)
-    if os.path.exists(target):
-        os.rename(target, target + ".old")
-    os.rename(target + ".new", target)
-    shutil.rmtree(target + ".old", ignore_errors=True)
+    _replace_directory(target + ".new", target)
     values = {"PYTHON": python, "LIB": library, "CLI": cli_python, "VERSION": version()}
     values |= {"BIN": os.path.join(prefix, "bin"), "SHARE": os.path.join(prefix, "share/gpuhook")}
     for name, template in SHARED.items():
@@ -106,6 +103,33 @@ def install(
     if cli_python:
         _write_documents(target, destdir + os.path.join(prefix, "share"), cli_python)
     return [os.path.join(bindir, name) for name in launchers]
+
+
+def _replace_directory(new: str, path: str) -> None:
+    """Rename the directory `new` to `path`, and remove what is there.
+
+    The two change their names at once, if the kernel and the file system can do that.
+    """
+    old = path + ".old"
+    if os.path.exists(path) and not _exchanged(new, path):
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(path, old)
+    if not os.path.exists(path):
+        os.rename(new, path)
+    for left in (new, old):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _exchanged(one: str, other: str) -> bool:
+    """Exchange the names of two directories; return whether that was possible."""
+    try:
+        import ctypes
+
+        exchange = ctypes.CDLL(None).renameat2
+    except (ImportError, OSError, AttributeError):
+        return False
+    names = (os.fsencode(one), os.fsencode(other))
+    return bool(exchange(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
 
 
 def build_launch(prefix: str) -> str:

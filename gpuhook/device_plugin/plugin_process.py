@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 
 from gpuhook.device_plugin.active_config import load
 from gpuhook.device_plugin.api_server.api_clients import ApiClients
@@ -23,6 +24,7 @@ def run(launch: Launch) -> int:
     SIGHUP reloads the configuration and the node. Raises GpuhookError and OSError if the plugin
     cannot start.
     """
+    faulthandler.enable(all_threads=False)  # a crash of a driver's library names its function
     asyncio.run(_serve(launch))
     return 0
 

@@ -8,6 +8,7 @@ have changed; if it fails, the drivers continue with what they have.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -49,6 +50,7 @@ def run(launch: DraLaunch) -> int:
     SIGHUP reloads the configuration and the node. Raises GpuhookError and OSError if the drivers
     cannot start.
     """
+    faulthandler.enable(all_threads=False)  # a crash of a driver's library names its function
     asyncio.run(_serve(launch))
     return 0
 

@@ -18,6 +18,8 @@ from gpuhook.apply.rootfs import hook_args
 from gpuhook.cdi import spec_file, spec_notes
 from gpuhook.cdi.hot import spec_rules
 from gpuhook.device_plugin.config.configuration import LabelFlags
+from gpuhook.device_plugin.gpu_policies import saved_policies
+from gpuhook.device_plugin.health import health_marks
 from gpuhook.engines.configure.configure_record import RecordStore
 from gpuhook.engines.configure.configure_record import directory as record_directory
 from gpuhook.engines.configure.engine_plan import ENGINES
@@ -37,11 +39,15 @@ if TYPE_CHECKING:
 _SPECS = ("/etc/cdi", "/run/cdi")
 _STATE = "/run/gpuhook"
 # A later plugin needs these: former settings of GPUs, and health marks.
-_OF_GPUS = frozenset({"policies.json", "health"})
+_OF_GPUS = frozenset({*saved_policies.FILES, *health_marks.SERVICES})
 _FEATURES = LabelFlags().output_file
 # The vendors' own labellers have no such label.
 _OWN_LABELS = tuple(f"{vendor.domain}/gpu.replica-memory=".encode() for vendor in vendors())
-_SOCKETS = tuple(f"{vendor.name}-" for vendor in vendors())  # of device plugins
+# Directories below the kubelet's with sockets of device plugins, and of DRA drivers.
+_SOCKETS = {
+    "device-plugins": tuple(f"{vendor.name}-" for vendor in vendors()),
+    "plugins_registry": tuple(vendor.dra_driver for vendor in vendors()),
+}
 _KUBELETS = (
     "/var/lib/kubelet",
     "/var/lib/k0s/kubelet",
@@ -61,9 +67,9 @@ def find(host: Host, at: str, *, is_installed: bool) -> Leftovers:
     """Return the files of the installation in the host's directory `at`. Raises OSError.
 
     The state, the labels and specs of device nodes do not contain a path. They belong to this
-    installation if it `is_installed`, and neither other programs of gpuhook nor a device plugin use
-    them. The image has its own tree in the directory `at`; its root is not the host whose specs are
-    mounted there.
+    installation if it `is_installed`, and neither other programs of gpuhook nor a device plugin or
+    DRA driver use them. The image has its own tree in the directory `at`; its root is not the host
+    whose specs are mounted there.
     """
     if not is_installed and host.status(at):
         return Leftovers()
@@ -160,9 +166,10 @@ def _user(host: Host, at: str) -> str:
         if host.status(f"{directory}/{GPUHOOK_RUNTIME}"):
             return f"{directory}/{GPUHOOK_RUNTIME}"
     for kubelet in _KUBELETS:
-        for name in host.names(f"{kubelet}/device-plugins"):
-            if name.startswith(_SOCKETS) and name.endswith(".sock"):
-                return f"{kubelet}/device-plugins/{name}"
+        for directory, words in _SOCKETS.items():
+            for name in host.names(f"{kubelet}/{directory}"):
+                if name.startswith(words) and name.endswith(".sock"):
+                    return f"{kubelet}/{directory}/{name}"
     return ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpuhook.vendors.amd.hot import amd_words
 from gpuhook.vendors.amd.hot.amd_words import KFD
@@ -13,6 +14,7 @@ from tests.contract.installation import Installation
 from tests.contract.views import View
 from tests.simulated import amd_tree
 from tests.simulated.amd_tree import AmdTree
+from tests.simulated.node import make_node
 
 GROUP = 109  # of the render nodes in the profiles
 
@@ -67,6 +69,19 @@ def amd_installation(place: Path, profile: str, base: Installation) -> AmdInstal
         place, base.bindir, base.node, tree=amd_tree.build(place / "amd", profile, real_nodes=True)
     )
     made.configure()
+    made.describe()
+    return made
+
+
+def beside_nvidia(
+    place: Path, profile: str, base: Installation, **settings: Any
+) -> AmdInstallation:
+    """Return an installation with the programs of `base` on a node with a T4 and AMD GPUs."""
+    node = make_node(place / "node", "t4")
+    tree = amd_tree.build(node.host_root, profile, real_nodes=True)
+    made = AmdInstallation(place, base.bindir, node, settings, tree=tree)
+    made.configure()
+    made.generate()
     made.describe()
     return made
 

@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.contract import fuse
-from tests.contract.amd_installation import AmdInstallation, asks_amd
+from tests.contract.amd_installation import AmdInstallation, asks_amd, beside_nvidia
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
-from tests.simulated import amd_tree
-from tests.simulated.node import make_node
 
 GENERATION = "sys/class/kfd/kfd/topology/generation_id"
 MODE = "sys/module/amdgpu/drivers/pci:amdgpu/0000:05:00.0/current_compute_partition"
@@ -25,13 +23,7 @@ MODE = "sys/module/amdgpu/drivers/pci:amdgpu/0000:05:00.0/current_compute_partit
 @pytest.fixture
 def node(node8: Installation, tmp_path: Path) -> AmdInstallation:
     """Return a node with a T4 and eight MI300X."""
-    simulated = make_node(tmp_path / "node", "t4")
-    tree = amd_tree.build(simulated.host_root, "mi300x8", real_nodes=True)
-    made = AmdInstallation(tmp_path, node8.bindir, simulated, tree=tree)
-    made.configure()
-    made.generate()
-    made.describe()
-    return made
+    return beside_nvidia(tmp_path, "mi300x8", node8)
 
 
 def test_other_containers_start(node: AmdInstallation, bundle_of: Bundles, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.contract.amd_installation import (
     AmdInstallation,
     amd_installation,
     asks_amd,
+    beside_nvidia,
     nodes_of,
 )
 from tests.contract.device_side import evaluate
@@ -21,8 +22,6 @@ from tests.contract.runtimes import BOTH, EVERY
 from tests.contract.test_amd_usage import given
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions
-from tests.simulated import amd_tree
-from tests.simulated.node import make_node
 from tests.simulated.sysfs_files import write
 
 
@@ -41,13 +40,7 @@ def own8(node8: Installation, tmp_path: Path) -> AmdInstallation:
 @pytest.fixture
 def both(node8: Installation, tmp_path: Path) -> AmdInstallation:
     """Return an installation on a node with a T4 and two MI210."""
-    node = make_node(tmp_path / "node", "t4")
-    tree = amd_tree.build(node.host_root, "mixed", real_nodes=True)
-    made = AmdInstallation(tmp_path / "both", node8.bindir, node, tree=tree)
-    made.configure()
-    made.generate()
-    made.describe()
-    return made
+    return beside_nvidia(tmp_path / "both", "mixed", node8)
 
 
 def view_of(live: Live, installation: AmdInstallation) -> View:

@@ -18,6 +18,7 @@ from tests.contract.amd_installation import (
     AmdInstallation,
     amd_installation,
     asks_amd,
+    beside_nvidia,
     nodes_of,
 )
 from tests.contract.bundles import Bundles
@@ -26,8 +27,6 @@ from tests.contract.live import prestart
 from tests.contract.runtimes import ENGINES, EVERY, run
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions
-from tests.simulated import amd_tree
-from tests.simulated.node import make_node
 
 NULL = {"type": "bind", "source": "/dev/null", "options": ["bind", "ro"]}
 
@@ -47,14 +46,7 @@ def whole(node8: Installation, tmp_path: Path) -> AmdInstallation:
 @pytest.fixture(scope="module")
 def both(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> AmdInstallation:
     """Return an installation on a node with a T4 and two MI210; no test changes it."""
-    place = tmp_path_factory.mktemp("both")
-    node = make_node(place / "node", "t4")
-    tree = amd_tree.build(node.host_root, "mixed", real_nodes=True)
-    made = AmdInstallation(place, node8.bindir, node, tree=tree)
-    made.configure()
-    made.generate()
-    made.describe()
-    return made
+    return beside_nvidia(tmp_path_factory.mktemp("both"), "mixed", node8)
 
 
 def tried(installation: AmdInstallation, *indices: int) -> list[str]:
@@ -346,14 +338,9 @@ def test_one_driver_may_be_missing(
     lost: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """A container with the other vendor's GPUs starts; one that names this vendor's does not."""
-    node = make_node(tmp_path / "node", "t4")
-    tree = amd_tree.build(node.host_root, "mixed", real_nodes=True)
-    made = AmdInstallation(tmp_path, node8.bindir, node, tree=tree)
-    made.configure()
-    made.generate()
-    made.describe()
+    made = beside_nvidia(tmp_path, "mixed", node8)
     made.refuse_stale()
-    host = Path(node.host_root)
+    host = Path(made.node.host_root)
     shutil.rmtree(host / "sys/module" / lost)
     if lost == "nvidia":
         shutil.rmtree(host / "proc/driver/nvidia")

@@ -12,13 +12,17 @@ from pathlib import Path
 import pytest
 
 from gpuhook.host.hot.file_lock import FileLock
-from tests.contract.amd_installation import AmdInstallation, amd_installation, asks_amd, nodes_of
+from tests.contract.amd_installation import (
+    AmdInstallation,
+    amd_installation,
+    asks_amd,
+    beside_nvidia,
+    nodes_of,
+)
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.live import prestart, sleeping, started, wrapped
 from tests.contract.runtimes import BOTH
-from tests.simulated import amd_tree
-from tests.simulated.node import make_node
 from tests.waiting import eventually
 
 
@@ -77,12 +81,7 @@ def test_all_devices_of_both_vendors(
     node8: Installation, bundle_of: Bundles, tmp_path: Path
 ) -> None:
     """`all` means every device; a device of one vendor is none of the other with its index."""
-    node = make_node(tmp_path / "node", "t4")
-    tree = amd_tree.build(node.host_root, "mixed", real_nodes=True)
-    both = AmdInstallation(tmp_path / "both", node8.bindir, node, tree=tree)
-    both.configure()
-    both.generate()
-    both.describe()
+    both = beside_nvidia(tmp_path / "both", "mixed", node8)
     exclusive(both, "all")
     nvidia = bundle_of("debian", ["/probe"], asks(both.gpu(0).uuid or "0"))
     with wrapped(sleeping(tmp_path, env=asks_amd("0")), both):

@@ -6,14 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpuhook.vendors.amd.hot.amd_words import KFD
-from tests.contract.amd_installation import AmdInstallation
+from tests.contract.amd_installation import beside_nvidia
 from tests.contract.bundles import Bundles
 from tests.contract.installation import CONTROL, Installation
 from tests.contract.kubelet_side import apply_allocation, joined
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import plugin
-from tests.simulated import amd_tree
-from tests.simulated.node import make_node
 
 AMD, NVIDIA = "amd.com/gpu", "nvidia.com/gpu"
 SHARED = """\
@@ -31,14 +29,9 @@ def test_a_container_has_replicas_of_both(
     node8: Installation, kubelet: Kubelet, bundle_of: Bundles, tmp_path: Path
 ) -> None:
     """No variable of one answer replaces one of the other: the ledger has both replicas."""
-    node = make_node(tmp_path / "node", "t4")
-    tree = amd_tree.build(node.host_root, "mixed", real_nodes=True)
-    made = AmdInstallation(tmp_path / "both", node8.bindir, node, tree=tree)
-    made.settings.update(limits={"onFailure": "start"})
-    made.configure()
-    made.generate()
-    made.describe()
-    with plugin(tmp_path / "plugin", node, kubelet, SHARED):
+    limits = {"onFailure": "start"}
+    made = beside_nvidia(tmp_path / "both", "mixed", node8, limits=limits)
+    with plugin(tmp_path / "plugin", made.node, kubelet, SHARED):
         kubelet.wait_for_devices(NVIDIA, 2)
         kubelet.wait_for_devices(AMD, 8)
         allocated = [kubelet.allocate(name, 1) for name in (NVIDIA, AMD)]

@@ -24,12 +24,12 @@ from gpuhook.vendors import driver_worker
 from gpuhook.vendors.nvidia.generate import driver_spec
 from gpuhook.vendors.usage import usage_worker
 from tests.depth import cases
+from tests.faults.impatient_node import impatient_node
 from tests.simulated.faulty_nvml import FaultyNvml
-from tests.simulated.node import SimulatedNode, make_node
+from tests.simulated.node import SimulatedNode
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes need root")
 
-SHORT = 0.5
 LIMIT = 60.0  # of a command that reads the driver several times, on a busy machine
 COMMANDS = {
     "inventory": "inventory",
@@ -46,31 +46,25 @@ COMMANDS = {
     "explain": "explain --env NVIDIA_VISIBLE_DEVICES=all",
     "support-bundle": "support-bundle --output-file bundle.tar.gz",
 }
+DEADLINES = (
+    (driver_worker, "SECONDS"),
+    (usage_worker, "SECONDS"),
+    (driver_spec, "_SECONDS"),
+    (node_context, "DRIVER_SECONDS"),
+    (support_bundle, "_COMMAND_SECONDS"),
+)
 FAULTS = ("hang", "crash", "error 999", "error 15", "garbage")
-EVERYDAY = (("inventory", "nvmlInit_v2"), ("generate-cdi", "nvmlDeviceGetUUID"))
+EVERYDAY = (("inventory", "nvmlInitWithFlags"), ("generate-cdi", "nvmlDeviceGetUUID"))
 
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedNode:
     """Return a node with MIG devices, which the commands read with short deadlines."""
-    made = make_node(tmp_path / "node", "a100-mig")
-    roots = {"HOST": made.host_root, "DRIVER": made.driver_root, "DEV": made.dev_root}
-    for name, value in roots.items():
-        monkeypatch.setenv(f"GPUHOOK_{name}_ROOT", value)
-    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     settings = tmp_path / "config.yaml"
     settings.write_text(f"cdi: {{spec-dirs: [{tmp_path}/cdi]}}\n", "utf-8")
     monkeypatch.setenv("GPUHOOK_CONFIG", str(settings))
-    for module, name in (
-        (driver_worker, "SECONDS"),
-        (usage_worker, "SECONDS"),
-        (driver_spec, "_SECONDS"),
-        (node_context, "DRIVER_SECONDS"),
-        (support_bundle, "_COMMAND_SECONDS"),
-    ):
-        monkeypatch.setattr(module, name, SHORT)
     monkeypatch.chdir(tmp_path)
-    return made
+    return impatient_node(tmp_path, "a100-mig", monkeypatch, DEADLINES)
 
 
 @pytest.mark.parametrize("name", cases(COMMANDS, [name for name, _ in EVERYDAY]))
@@ -81,9 +75,9 @@ def test_faults(name: str, node: SimulatedNode) -> None:
     nvml.watch()
     _ended(COMMANDS[name])
     findings = []
-    for function in nvml.calls():
-        if not _is_chosen(name, function):
-            continue
+    chosen = [function for function in nvml.calls() if _is_chosen(name, function)]
+    assert chosen
+    for function in chosen:
         for fault in FAULTS:
             nvml.fail(function, fault)
             trouble = _trouble(*_ended(COMMANDS[name])) or _living()

@@ -24,16 +24,22 @@ from gpuhook.vendors.amd.inventory import inventory_worker
 from gpuhook.vendors.nvidia.generate import driver_spec
 from gpuhook.vendors.usage import usage_worker
 from tests.contract.fuse import silent
+from tests.faults.impatient_node import SHORT, impatient_node
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import PluginProcess, plugin
 from tests.simulated import amd_tree
 from tests.simulated.amd_tree import AmdTree
-from tests.simulated.node import SimulatedNode, make_node
+from tests.simulated.node import SimulatedNode
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes and mounts need root")
 
 AMD, NVIDIA = "amd.com/gpu", "nvidia.com/gpu"
-SHORT = 0.5
+DEADLINES = (
+    (usage_worker, "SECONDS"),
+    (AmdVendor, "deadline"),
+    (inventory_worker, "SECONDS"),
+    (tree_worker, "SECONDS"),
+)
 FIRST = "0000:c3:00.0"
 DOCTOR = ("doctor", "--checks", "amd.answers", "-o", "json")
 # In each Python process with this directory in its path.
@@ -47,16 +53,7 @@ AmdVendor.deadline = scrape.TIMEOUT = {SHORT}
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedNode:
     """Return a node with a T4 and two MI210, which the commands read with short deadlines."""
-    made = make_node(tmp_path / "node", "mixed")
-    roots = {"HOST": made.host_root, "DRIVER": made.driver_root, "DEV": made.dev_root}
-    for name, value in roots.items():
-        monkeypatch.setenv(f"GPUHOOK_{name}_ROOT", value)
-    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(usage_worker, "SECONDS", SHORT)
-    monkeypatch.setattr(AmdVendor, "deadline", SHORT)
-    for module in (inventory_worker, tree_worker):
-        monkeypatch.setattr(module, "SECONDS", SHORT)
-    return made
+    return impatient_node(tmp_path, "mixed", monkeypatch, DEADLINES)
 
 
 @pytest.fixture

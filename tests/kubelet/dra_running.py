@@ -15,7 +15,7 @@ from tests.cluster_api.cluster_server import Cluster, node, serving
 from tests.kubelet.dra_kubelet import DraKubelet
 from tests.kubelet.dra_process import NODE, DraProcess, dra_process
 from tests.simulated import amd_tree
-from tests.simulated.node import make_node
+from tests.simulated.node import SimulatedNode, make_node
 
 RunDra = Callable[..., DraProcess]
 
@@ -39,7 +39,8 @@ def dra_kubelet(short_path: Path) -> Iterator[DraKubelet]:
 def run_dra(tmp_path: Path, dra_kubelet: DraKubelet, cluster: Cluster) -> Iterator[RunDra]:
     """Return a function that starts the drivers with a profile, a configuration and variables.
 
-    `profile` is of NVIDIA GPUs, "" for none; `has_amd` adds eight AMD GPUs to the node.
+    `profile` is of NVIDIA GPUs, "" for none; `has_amd` adds eight AMD GPUs to the node, which
+    `change` changes before the start.
     """
     if os.geteuid() != 0:
         pytest.skip("device nodes need root")
@@ -50,9 +51,12 @@ def run_dra(tmp_path: Path, dra_kubelet: DraKubelet, cluster: Cluster) -> Iterat
             text: str = "version: v1\n",
             *,
             has_amd: bool = False,
+            change: Callable[[SimulatedNode], object] | None = None,
             **env: str,
         ) -> DraProcess:
             made = make_node(tmp_path / "node", profile) if profile else None
+            if made is not None and change is not None:
+                change(made)
             if has_amd:
                 root = amd_tree.build(tmp_path / "node", "mi300x8", real_nodes=True).root
                 env = {"GPUHOOK_HOST_ROOT": str(root), "GPUHOOK_DEV_ROOT": str(root), **env}

@@ -34,17 +34,19 @@ def _content(path: str) -> str:
 
 
 def leftovers(tree: Tree) -> list[str]:
-    """Return the temporary files in a tree."""
-    marks = ("~", ".tmp", ".new", ".gone")
-    return [
-        path for path in tree if files.is_temporary(os.path.basename(path)) or path.endswith(marks)
-    ]
+    """Return the temporary files in a tree, and those in temporary directories."""
+    return [path for path in tree if any(map(_is_temporary, path.split("/")))]
+
+
+def _is_temporary(name: str) -> bool:
+    return files.is_temporary(name) or name.endswith(("~", ".tmp", ".new", ".gone"))
 
 
 def globbed_leftovers(tree: Tree) -> list[str]:
     """Return the temporary files that a program reads which reads all files of a directory."""
     read = (".yaml", ".json", ".toml", ".conf", ".service", ".rules")
-    return [path for path in leftovers(tree) if path.endswith(read)]
+    own = (path for path in tree if _is_temporary(os.path.basename(path)))
+    return [path for path in own if path.endswith(read)]
 
 
 def torn(tree: Tree, old: Tree, new: Tree, varying: set[str]) -> list[str]:

@@ -14,7 +14,7 @@ from tests.contract.installation import Installation
 from tests.depth import cases, depth
 from tests.system_calls import call_points, file_tree
 from tests.system_calls.test_full_disk import state_files, trouble
-from tests.system_calls.test_killed_writers import WRITERS
+from tests.system_calls.writers import WRITERS
 
 ERRORS = ("ENOSPC", "EIO", "EROFS")
 LOST = ("no code", "write")
@@ -30,7 +30,7 @@ def test_writer_with_an_error(name: str, apart: Installation, tmp_path: Path) ->
     writer.save()
     old, new, again = writer.tree(), writer.whole_run(), writer.whole_run()
     varying = {path for path in {*new, *again} if new.get(path) != again.get(path)}
-    changes = [point for point in writer.points(tmp_path) if point.is_change]
+    changes = writer.changes(tmp_path)
     chosen = [one for one in call_points.errors(changes) if one[1] in ERRORS]
     assert chosen
     findings = []

@@ -22,7 +22,7 @@ from tests.contract.runtimes import Result
 from tests.depth import cases
 from tests.system_calls import file_tree
 from tests.system_calls.file_tree import Tree
-from tests.system_calls.test_killed_writers import WRITERS, Writer
+from tests.system_calls.writers import WRITERS, Writer
 
 DISKS = ("full", "no inode", "read-only")
 EVERYDAY = ("generate-cdi",)

@@ -58,6 +58,7 @@ class ResourceServer:
         self.streams = 0
         self._answers = answers
         self._observer = observer
+        self._checks: dict[tuple[str, ...], asyncio.Future[None]] = {}  # by the ids of units
         self._listing = _NOTHING
         self._ending = False
         self._changed = asyncio.Event()
@@ -188,12 +189,21 @@ class ResourceServer:
     ) -> api.PreStartContainerResponse:
         ids = list(request.devices_ids)
         if self.pre_start:
-            resource = self.resource
-            await daemon_thread.begin(
-                lambda: self._answers.pre_start(resource, ids), "gpuhook-pre-start"
-            )
+            # A kubelet that has gone, or waited too long, calls again: the check goes on.
+            await asyncio.shield(self._check(ids))
             self._observer.pre_started(self.name, ids, time.perf_counter() - begun)
         return api.PreStartContainerResponse()
+
+    def _check(self, ids: list[str]) -> asyncio.Future[None]:
+        """Return the check of these units, which may block: the one that runs, or a new one."""
+        key, resource = tuple(ids), self.resource
+        if key not in self._checks:
+            check = daemon_thread.begin(
+                lambda: self._answers.pre_start(resource, ids), "gpuhook-pre-start"
+            )
+            check.add_done_callback(lambda _: self._checks.pop(key))
+            self._checks[key] = check
+        return self._checks[key]
 
 
 def listing(resource: Resource, unhealthy: Collection[str]) -> api.ListAndWatchResponse:

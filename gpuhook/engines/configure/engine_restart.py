@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 How = Literal["none", "auto", "systemd", "signal"]
 HOWS: tuple[How, ...] = ("none", "auto", "systemd", "signal")
 _START_TIME = 30.0  # seconds in which a unit must become active
+_CHANGING = ("activating", "deactivating", "reloading")  # another program restarts it
+_CANCELED = "canceled"  # in systemctl's words of a job that a later job has replaced
 _SETTLED = 1.0  # seconds that a daemon must run after SIGHUP
 
 
@@ -55,7 +57,7 @@ def chosen(
         return None
     if how in ("auto", "systemd"):
         for unit in service.units:
-            if _state(programs, unit, is_of_user=is_of_user) == "active":
+            if _settled_state(programs, unit, is_of_user=is_of_user) == "active":
                 return Way(unit=unit, reloads=service.reloads, is_of_user=is_of_user)
     pids = processes(programs.root, service.processes)
     if not pids:
@@ -78,9 +80,9 @@ def carry_out(programs: HostPrograms, engine: str, way: Way) -> None:
     if way.unit:
         verb = "reload-or-restart" if way.reloads else "restart"
         ran = _systemctl(programs, verb, way.unit, is_of_user=way.is_of_user)
-        if ran is None or ran.status:
-            reason = last_words(ran) if ran else "systemctl does not exist"
-            raise fault("GH2006", engine=engine, unit=way.unit, said=reason)
+        said = last_words(ran) if ran else "systemctl does not exist"
+        if ran is None or (ran.status and _CANCELED not in said):
+            raise fault("GH2006", engine=engine, unit=way.unit, said=said)
         _wait(programs, engine, way)
     elif way.pid:
         _signal(engine, way.pid)
@@ -103,6 +105,16 @@ def _systemctl(programs: HostPrograms, *words: str, is_of_user: bool) -> Ran | N
 def _state(programs: HostPrograms, unit: str, *, is_of_user: bool) -> str:
     ran = _systemctl(programs, "is-active", unit, is_of_user=is_of_user)
     return ran.output.strip() if ran else ""
+
+
+def _settled_state(programs: HostPrograms, unit: str, *, is_of_user: bool) -> str:
+    """Return the state of a unit, after the restart by another program that is under way."""
+    end = time.monotonic() + _START_TIME
+    while True:
+        state = _state(programs, unit, is_of_user=is_of_user)
+        if state not in _CHANGING or time.monotonic() > end:
+            return state
+        time.sleep(0.2)
 
 
 def _wait(programs: HostPrograms, engine: str, way: Way) -> None:

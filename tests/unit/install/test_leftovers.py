@@ -146,15 +146,17 @@ def test_specs_are_kept_with_the_tree(host: Path) -> None:
 
 @pytest.mark.parametrize("domain", ["nvidia.com", "amd.com"])
 def test_state_and_feature_labels_are_removed(host: Path, domain: str) -> None:
-    """The plugin's record of the GPUs is kept: their settings outlive it."""
-    (host / "run/gpuhook/containers").mkdir(parents=True)
-    for name in ("node.json", "containers/c.json", "policies.json"):
+    """The records of the GPUs are kept: their settings outlive the plugin and the DRA driver."""
+    for name in ("containers", "health", "health-dra"):
+        (host / "run/gpuhook" / name).mkdir(parents=True)
+    kept = ["dra-policies.json", "policies.json"]
+    for name in ("node.json", "containers/c.json", *kept):
         (host / "run/gpuhook" / name).touch()
     text = f"{domain}/gpu.count=1\n{domain}/gpu.replica-memory=4096\n"
     (host / FEATURES).write_text(text, encoding="utf-8")
     expected = [f"/{FEATURES}", "/run/gpuhook/containers", "/run/gpuhook/node.json"]
     assert removed(host) == expected
-    assert [path.name for path in (host / "run/gpuhook").iterdir()] == ["policies.json"]
+    assert sorted(os.listdir(host / "run/gpuhook")) == [kept[0], "health", "health-dra", kept[1]]
 
 
 def test_empty_state_directory_is_removed(host: Path) -> None:
@@ -174,10 +176,11 @@ def test_feature_labels_of_nvidia_are_kept(host: Path) -> None:
         "usr/bin/gpuhook-runtime",
         "var/lib/kubelet/device-plugins/nvidia-gpu.sock",
         "var/lib/kubelet/device-plugins/amd-gpu.sock",
+        "var/lib/kubelet/plugins_registry/gpu.nvidia.com-uid-reg.sock",
     ],
 )
 def test_files_of_another_program_are_kept(host: Path, tmp_path: Path, user: str) -> None:
-    """A package of gpuhook, or a running device plugin."""
+    """A package of gpuhook, or a running device plugin or DRA driver."""
     (host / "run/cdi/amd.yaml").write_text(of_amd(tmp_path, "0.6.0"), encoding="utf-8")
     (host / "run/gpuhook/containers").mkdir(parents=True)
     (host / user).parent.mkdir(parents=True)

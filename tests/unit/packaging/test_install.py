@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -430,6 +431,20 @@ def test_destdir_is_a_prefix_of_written_paths(tmp_path: Path) -> None:
         data = (tmp_path / f"opt/gpuhook/lib/gpuhook/{entry}.bundle").read_bytes()
         assert b"/opt/gpuhook/lib/gpuhook/gpuhook/" in data
         assert str(tmp_path).encode() not in data
+
+
+def test_library_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill between two renames would leave launchers without it."""
+    monkeypatch.syspath_prepend(INSTALL.parent)
+    module = importlib.import_module("install")
+    for name in ("lib", "lib.new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", None)
+        module._replace_directory(str(tmp_path / "lib.new"), str(tmp_path / "lib"))
+    assert os.listdir(tmp_path) == ["lib"]
+    assert os.listdir(tmp_path / "lib") == ["lib.new"]
 
 
 def test_second_installation_replaces_the_first(prefix: Path, again: Path) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_MOST_GPUS = 256  # the minors of the major 195
 # Errors after which no answer of the GPU is reliable.
 _LOST = nvml_constants.LOSSES
 
@@ -91,6 +92,8 @@ class Nvml:
             count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError as error:
             raise fault("GH1206", path=self._path, reason=error) from error
+        if count > _MOST_GPUS:
+            raise fault("GH1206", path=self._path, reason=f"it reports {count} GPUs")
         return tuple(_gpu(index) for index in range(count))
 
 

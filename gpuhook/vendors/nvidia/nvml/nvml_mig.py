@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _MIB = 1024**2
+_MOST_DEVICES = 64  # of a GPU: a library has at most seven so far
 # The end of a profile's name by the profile's number, for libraries without names:
 # NVML_GPU_INSTANCE_PROFILE_*_REV1, _GFX, _NO_ME and _ALL_ME.
 _ATTRIBUTES = {
@@ -53,7 +54,7 @@ def instances(
     """
     most = ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, gpu) or 0
     found = []
-    for index in range(most):
+    for index in range(min(most, _MOST_DEVICES)):
         handle = ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu, index)
         if handle is not None:
             found.append(_instance(_MigHandles(gpu, handle, ask), index, uuid, memory_bytes))

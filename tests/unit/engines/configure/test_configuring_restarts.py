@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -40,6 +41,7 @@ case "$1" in
     if grep -q gpuhook-runtime /etc/docker/daemon.json && [ -e /tmp/fails ]; then
       echo failed > /tmp/state; echo "Job for docker.service failed" >&2; exit 1
     fi
+    if [ -e /tmp/replaced ]; then echo "Job for docker.service canceled." >&2; exit 1; fi
     echo active > /tmp/state ;;
 esac
 """
@@ -168,6 +170,25 @@ def test_failed_restart_restores_the_files_and_the_engine(root: Path) -> None:
     assert etc(root) == before
     assert (root / "tmp/state").read_text() == "active\n"
     assert not (root / "var/lib/gpuhook").exists()
+
+
+def test_restart_by_another_program_replaces_ours(root: Path) -> None:
+    """Its job came after ours, so the engine has read the new files."""
+    _systemd(root)
+    (root / "tmp/replaced").touch()
+    assert configure(root, how="auto").restarted == "restarted docker.service"
+    assert "gpuhook-runtime" in (root / "etc/docker/daemon.json").read_text("utf-8")
+
+
+@pytest.mark.parametrize("state", ["activating", "deactivating", "reloading"])
+def test_restart_by_another_program_is_awaited(root: Path, state: str) -> None:
+    """The engine may have read the old files."""
+    _systemd(root)
+    (root / "tmp/state").write_text(f"{state}\n")
+    (root / "tmp/next").write_text("active\n")
+    threading.Timer(0.3, (root / "tmp/next").rename, [root / "tmp/state"]).start()
+    assert configure(root, how="auto").restarted == "restarted docker.service"
+    assert _calls(root) == ["restart docker.service"]
 
 
 def test_stopped_engine_needs_no_restart(root: Path) -> None:
