@@ -17,13 +17,18 @@ _DESCRIPTORS = 1024
 _END = b"\n"
 _LONGEST = 65536
 _SIGKILL = 9
+_late: list[int] = []  # killed children that a driver may still hold
 
 
 def text(read: Callable[[], str], seconds: float) -> str | None:
     """Return what `read` returns in a child process, None if it does not within `seconds`.
 
-    Without a child, as when there are too many processes, `read` is called here.
+    None at once while an earlier child is still held: a service gets no more of them. Without a
+    child, as when there are too many processes, `read` is called here.
     """
+    _late[:] = [pid for pid in _late if os.waitpid(pid, os.WNOHANG) == (0, 0)]
+    if _late:
+        return None
     reader, writer = os.pipe()
     try:
         pid = os.fork()
@@ -59,6 +64,7 @@ def _answer(reader: int, pid: int, seconds: float) -> bytes | None:
 
     if not select.select([reader], [], [], seconds)[0]:
         os.kill(pid, _SIGKILL)
+        _late.append(pid)
         return None
     found = os.read(reader, _LONGEST)
     os.waitpid(pid, 0)

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from gpuhook.host.hot import timely_read
+from tests.waiting import eventually
 
 
 def _late() -> str:
@@ -40,9 +41,13 @@ def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.read(reader, 1) == b""
     os.close(reader)
     ((pid, number),) = killed
+    assert number == signal.SIGKILL
     monkeypatch.undo()
+    assert timely_read.text(str, 60) is None  # the child is still held: there is no second one
     os.kill(pid, number)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    eventually(lambda: timely_read.text(lambda: "read", 60) == "read")
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
 
 
 def test_without_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
