@@ -59,8 +59,12 @@ def in_own_namespace(steps: str, *command: object) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "is_moved", "known_by"),
     cases(
-        [("tmpfs", False, "config.json"), ("tmpfs", True, "parent"), ("ext4", True, "config.json")]
-        + [("tmpfs", False, "")],
+        [
+            ("tmpfs", False, "config.json"),
+            ("tmpfs", False, ""),
+            ("tmpfs", True, "parent"),
+            ("ext4", True, "config.json"),
+        ],
         [("tmpfs", True, "parent"), ("tmpfs", False, "")],
     ),
 )
