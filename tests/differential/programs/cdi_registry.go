@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads CDI spec directories as engines do, with the CDI library. Each document is a JSON object: the
+// Reads CDI spec directories as engines do, with the CDI library. A document is a JSON object: the
 // directories, lowest priority first, the devices to inject, and the config.json.
 package main
 
