@@ -436,7 +436,7 @@ standard output: {reason}
 check where the output goes; a requested change may have been made: see `gpuhook inspect`
 GH1592 HostError
 {path}: {reason}, in the state directory {directory}
-make {directory} a directory that you can write to; {variable}
+{cure}
 GH1594 HostError
 {places} {verb} not mounted in this chroot or container, so the machine cannot be read
 run `{commands}` there first, or run gpuhook outside of it; in a container, keep the mounts that its engine makes

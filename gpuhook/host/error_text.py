@@ -33,10 +33,24 @@ def worded(error: GpuhookError | OSError) -> GpuhookError:
         return fault("GH1590", where="the system", reason=reason, cure=cure)
     place, where = state.directory(), str(error.filename)
     if where == place or where.startswith(place + "/"):
-        names = "names it" if os.environ.get(state.DIRECTORY_ENV) else "names another"
-        variable = f"{state.DIRECTORY_ENV} {names}"
-        return fault("GH1592", path=where, reason=reason, directory=place, variable=variable)
+        return fault("GH1592", path=where, reason=reason, directory=place, cure=_cure(error, place))
     return fault("GH1590", where=where, reason=reason, cure=cure)
+
+
+def _cure(error: OSError, place: str) -> str:
+    """Return how to get a usable state directory; another user's cannot be made one."""
+    variable = state.DIRECTORY_ENV
+    if needs_root(error) and not _is_ours(place):
+        return f"become root (sudo), or set {variable} to a directory of your own"
+    names = "names it" if os.environ.get(variable) else "names another"
+    return f"make {place} a directory that you can write to; {variable} {names}"
+
+
+def _is_ours(place: str) -> bool:
+    try:
+        return os.stat(place).st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def needs_root(error: OSError) -> bool:

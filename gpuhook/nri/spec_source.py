@@ -94,9 +94,11 @@ class NodeSpecs:
     def prime(self, chosen: Settings, log: EngineLog) -> str:
         """Describe the devices that no fresh file describes; returns why that failed, or ""."""
         context = self.context(chosen, log)
-        if any(_is_undescribed(one.node) for one in context.every()):
-            return self.describe(chosen, lambda: True)
-        return ""
+        try:
+            is_needed = any(_is_undescribed(one.node) for one in context.every())
+        except GpuhookError as error:  # a driver that does not answer; a create asks again
+            return f"{error.code}: {error.message}"
+        return self.describe(chosen, lambda: True) if is_needed else ""
 
     def describe(self, chosen: Settings, is_needed: Callable[[], bool]) -> str:
         """Ask the drivers, and describe their devices; returns why that failed, or ""."""

@@ -75,7 +75,7 @@ class VendorNode(Protocol):
         """Return the fault to raise for a requested name in place of the registry's `error`."""
 
     def has_driver(self) -> bool:
-        """Return whether the node has a driver loaded."""
+        """Return whether the node has a driver loaded; GH2561 if it does not answer."""
 
     def missing_driver(self) -> tuple[str, str]:
         """Return what a node without has_driver() lacks, and how to get it: texts of a fault."""

@@ -57,16 +57,24 @@ def in_own_namespace(steps: str, *command: object) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "is_moved", "has_parent"),
+    ("kind", "is_moved", "known_by"),
     cases(
-        [("tmpfs", False, False), ("tmpfs", True, True), ("ext4", True, False)],
-        [("tmpfs", True, True)],
+        [
+            ("tmpfs", False, "config.json"),
+            ("tmpfs", False, ""),
+            ("tmpfs", True, "parent"),
+            ("ext4", True, "config.json"),
+        ],
+        [("tmpfs", True, "parent"), ("tmpfs", False, "")],
     ),
 )
 def test_attach_writes_to_no_volume_of_the_engine(
-    kind: str, is_moved: bool, has_parent: bool, node8: Installation, tmp_path: Path
+    kind: str, is_moved: bool, known_by: str, node8: Installation, tmp_path: Path
 ) -> None:
-    """The container may rename directories above its volume: config.json then has another path."""
+    """The container may rename directories above its volume: config.json then has another path.
+
+    The engine may have removed the bundle, with no process left in its namespace.
+    """
     volume, steps = volume_of(kind, tmp_path)
     script = "while :; do /busybox sleep 60; done"
     if is_moved:
@@ -77,16 +85,19 @@ def test_attach_writes_to_no_volume_of_the_engine(
     made = sleeping(tmp_path, args=[*BUSYBOX, script])
     with_busybox(made.root)
     made.mount(volume, "/a/data" if is_moved else "/etc", "rbind", "rw", "rprivate")
-    shim = [sys.executable, "-c", SHIM] if has_parent else []
+    shim = [sys.executable, "-c", SHIM] if known_by == "parent" else []
     command = in_own_namespace(steps, *shim, "runc")
     with started(made, node8, "runc", "host", *command) as live:
         shown = Path(f"/proc/{live.pid}/root", "b/data" if is_moved else "etc")
         before = sorted(shown.rglob("*"))
         assert before
         assert not list(volume.iterdir())
+        if not known_by:
+            made.file.unlink()
         done = live.gpuhook("attach", "--device", "2")
         assert "Traceback" not in done.stderr
         assert sorted(shown.rglob("*")) == before, done
+        assert known_by or node8.device(2).rpartition("/")[2] in live.nodes(), done
 
 
 @ENGINES

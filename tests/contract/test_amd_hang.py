@@ -17,6 +17,7 @@ from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 
 GENERATION = "sys/class/kfd/kfd/topology/generation_id"
+KFD_GPU = "sys/class/kfd/kfd/topology/nodes/2/gpu_id"
 MODE = "sys/module/amdgpu/drivers/pci:amdgpu/0000:05:00.0/current_compute_partition"
 
 
@@ -36,7 +37,7 @@ def test_other_containers_start(node: AmdInstallation, bundle_of: Bundles, tmp_p
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("file", [GENERATION, MODE])
+@pytest.mark.parametrize("file", [GENERATION, MODE, KFD_GPU])
 @pytest.mark.parametrize("is_own", [True, False])
 def test_request_is_refused(
     file: str, is_own: bool, node: AmdInstallation, bundle_of: Bundles, tmp_path: Path

@@ -26,16 +26,16 @@ def go_program(name: str) -> Path:
     """
     if not (shutil.which("go") and VERSION.exists()):
         pytest.skip("Debian's Go is missing: install the packages GO of the Makefile")
-    source = PROGRAMS / f"{name}.go"
+    sources = [PROGRAMS / f"{name}.go", PROGRAMS / "frames.go"]
 
     def build(place: Path) -> None:
         go = {"GO111MODULE": "off", "GOPATH": LIBRARIES, "GOCACHE": str(place / "cache")}
         environment = {**os.environ, **go, "CGO_ENABLED": "0"}
-        command = ["go", "build", "-o", str(place / name), str(source)]
+        command = ["go", "build", "-o", str(place / name), *map(str, sources)]
         subprocess.run(command, check=True, env=environment)
         subprocess.run(["rm", "-rf", str(place / "cache")], check=True)
 
-    recipe = source.read_text(encoding="utf-8") + VERSION.read_text(encoding="utf-8")
+    recipe = "".join(path.read_text(encoding="utf-8") for path in (*sources, VERSION))
     return built(f"go-{name}", recipe, build) / name
 
 

@@ -11,11 +11,11 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuhook.nri.wire import nri_messages
-from gpuhook.nri.wire.nri_messages import NriContainer, PodSandbox, RuntimeFacts
-from gpuhook.nri.wire.protobuf_wire import Message, WireError
+from gpuhook.nri.wire.nri_messages import NriContainer
+from gpuhook.nri.wire.protobuf_wire import Message
 from gpuhook.nri.wire.ttrpc import MessageStream
 from tests.nri import nri_api
+from tests.nri.message_readers import readings
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 PAIRS = st.lists(st.fixed_dictionaries({"key": TEXT, "value": TEXT}), max_size=4)
@@ -42,25 +42,6 @@ CONTAINERS = st.builds(
         }
     ),
 )
-
-
-def readings(data: bytes) -> list[Any]:
-    """Return what each reader makes of the bytes; WireError for those that refuse them."""
-    found: list[Any] = []
-    readers: list[Any] = [
-        lambda: NriContainer(Message(data)).spec,
-        lambda: PodSandbox(Message(data)).annotations,
-        lambda: RuntimeFacts(memoryview(data)).version,
-        lambda: nri_messages.create_parts(memoryview(data)),
-        lambda: nri_messages.synchronized(memoryview(data)),
-        lambda: nri_messages.pod_identity(memoryview(data)),
-    ]
-    for reader in readers:
-        try:
-            found.append(reader())
-        except WireError as error:
-            found.append(error)
-    return found
 
 
 @given(st.binary(max_size=200))

@@ -100,12 +100,13 @@ def open_live(
 ) -> Live:
     """Return the container of `process`, whose root is at `place`; `spec` is its config.json.
 
-    `cgroup` is the one that its runtime recorded, None while the runtime is creating the container.
+    `spec` is {} if it is gone. `cgroup` is the one that its runtime recorded, None while the
+    runtime is creating the container.
     """
     fallback = oci_spec.device_rules(spec) if spec else None
     rules = DeviceRules.parse(process.read("cgroup"), fallback, cgroup)
     live = Live(process, place, rules, InjectedItems())
-    live.volumes = host_mounts.volumes(spec)
+    live.volumes = host_mounts.volumes(spec) if spec else None
     return live
 
 

@@ -70,7 +70,8 @@ class Live:
         # Called before the root is opened or its owner read; raises if the process may have
         # chosen them.
         self.require_users: Callable[[], None] = lambda: None
-        self.volumes: Sequence[str] = ()  # paths at which config.json binds files of the host
+        # Paths at which config.json binds files of the host; None without a config.json.
+        self.volumes: Sequence[str] | None = ()
 
     def __enter__(self) -> Live:  # noqa: PYI034 # Self needs a newer Python
         return self

@@ -39,8 +39,10 @@ class LiveRoot(Root):
     namespace. Raises GH1747 if the process has another one, GH1733 without permission to enter.
     """
 
-    def __init__(self, process: Process, place: str = "/", volumes: Iterable[str] = ()) -> None:
-        """Open it. At the paths `volumes`, it has files of the host."""
+    def __init__(
+        self, process: Process, place: str = "/", volumes: Iterable[str] | None = ()
+    ) -> None:
+        """Open it. At the paths `volumes`, it has files of the host; None: they are not known."""
         self._pid = process.pid
         with _Host():
             # Kept open: undo needs them also after the process has exited.
@@ -48,7 +50,10 @@ class LiveRoot(Root):
             try:
                 super().__init__(f"/proc/{process.pid}/root{place.rstrip('/')}", root)
                 found = self.mounts()
-                binds = host_mounts.places(volumes, found, place.rstrip("/"), self.real)
+                above = place.rstrip("/")
+                binds = None
+                if volumes is not None:
+                    binds = host_mounts.places(volumes, found, above, self.real)
                 own = host_mounts.own_mounts(self._pid, found, binds)
                 self._mounts = {**own, **self._mounts}
             except BaseException:

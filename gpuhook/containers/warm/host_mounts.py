@@ -55,16 +55,21 @@ def _namespace(pid: int | str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def own_mounts(pid: int, mounts: list[Mount], volumes: Collection[str] = ()) -> dict[int, int]:
+def own_mounts(
+    pid: int, mounts: list[Mount], volumes: Collection[str] | None = ()
+) -> dict[int, int]:
     """Return the ids of the tmpfs mounts that only the container of process `pid` has.
 
     Each has the device of its file system, as in st_dev. A bind mount of the host's shows a file
     system that the host has mounted as well, or that config.json has at one of the paths `volumes`
-    or below it: the engine's namespace may be gone.
+    or below it: the engine's namespace may be gone. `volumes` is None without a config.json: only
+    the /dev that a runtime makes is the container's then.
     """
     host = {mount.device for mount in _host_mounts(pid)}
-    host.update(one.device for one in mounts if any(map(one.is_below, volumes)))
+    host.update(one.device for one in mounts if any(map(one.is_below, volumes or ())))
     own = [one for one in mounts if one.fstype == TMPFS and one.device not in host]
+    if volumes is None:
+        own = [one for one in own if (one.target, one.root) == ("/dev", "/")]
     return {mount.id: os.makedev(*map(int, mount.device.split(":"))) for mount in own}
 
 

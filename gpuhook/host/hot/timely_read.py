@@ -17,15 +17,18 @@ _DESCRIPTORS = 1024
 _END = b"\n"
 _LONGEST = 65536
 _SIGKILL = 9
-_killed: list[int] = []  # children that may not have ended yet
+_late: list[int] = []  # killed children that a driver may still hold
 
 
 def text(read: Callable[[], str], seconds: float) -> str | None:
     """Return what `read` returns in a child process, None if it does not within `seconds`.
 
-    Without a child, as when there are too many processes, `read` is called here.
+    None at once while an earlier child is still held: a service gets no more of them. Without a
+    child, as when there are too many processes, `read` is called here.
     """
-    _reap()
+    _late[:] = [pid for pid in _late if _is_held(pid)]
+    if _late:
+        return None
     reader, writer = os.pipe()
     try:
         pid = os.fork()
@@ -61,19 +64,16 @@ def _answer(reader: int, pid: int, seconds: float) -> bytes | None:
 
     if not select.select([reader], [], [], seconds)[0]:
         os.kill(pid, _SIGKILL)
-        _killed.append(pid)
+        _late.append(pid)
         return None
     found = os.read(reader, _LONGEST)
     os.waitpid(pid, 0)
     return found
 
 
-def _reap() -> None:
-    """Wait for killed children that have ended: a service would collect zombies."""
-    for pid in tuple(_killed):
-        try:
-            if not os.waitpid(pid, os.WNOHANG)[0]:
-                continue
-        except OSError:
-            pass  # the caller has waited for it
-        _killed.remove(pid)
+def _is_held(pid: int) -> bool:
+    """Return whether a killed child has not ended yet; one that has is not left as a zombie."""
+    try:
+        return os.waitpid(pid, os.WNOHANG) == (0, 0)
+    except OSError:
+        return False  # the caller has waited for it

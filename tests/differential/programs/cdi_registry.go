@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads CDI spec directories as engines do, with the CDI library. Each frame on standard input (its
-// length in 4 bytes, then its bytes) is a JSON object: the directories, lowest priority first, the
-// devices to inject, and the config.json. The answer is a frame too.
+// Reads CDI spec directories as engines do, with the CDI library. A document is a JSON object: the
+// directories, lowest priority first, the devices to inject, and the config.json.
 package main
 
 import (
-	"bufio"
-	"encoding/binary"
 	"encoding/json"
-	"fmt"
-	"io"
-	"os"
 
 	"github.com/container-orchestrated-devices/container-device-interface/pkg/cdi"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -23,7 +17,7 @@ type question struct {
 	Config specs.Spec
 }
 
-type answer struct {
+type findings struct {
 	Devices []string              // all that the specs describe
 	Broken  []string              // paths of refused files
 	Kinds   map[string]string     // of the readable specs, by path
@@ -31,17 +25,16 @@ type answer struct {
 	Errors  map[string]string     // of injections
 }
 
-func answered(asked question, document []byte) (found answer, err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("panic: %v", reason)
-		}
-	}()
+func answered(document []byte) (interface{}, error) {
+	var asked question
+	if err := json.Unmarshal(document, &asked); err != nil {
+		return nil, err
+	}
 	cache, err := cdi.NewCache(cdi.WithSpecDirs(asked.Dirs...), cdi.WithAutoRefresh(false))
 	if err != nil {
-		return
+		return nil, err
 	}
-	found = answer{cache.ListDevices(), nil, map[string]string{}, map[string]specs.Spec{}, map[string]string{}}
+	found := findings{cache.ListDevices(), nil, map[string]string{}, map[string]specs.Spec{}, map[string]string{}}
 	for _, vendor := range cache.ListVendors() {
 		for _, spec := range cache.GetVendorSpecs(vendor) {
 			found.Kinds[spec.GetPath()] = spec.Kind
@@ -54,8 +47,8 @@ func answered(asked question, document []byte) (found answer, err error) {
 	}
 	for _, name := range asked.Names {
 		var again question
-		if err = json.Unmarshal(document, &again); err != nil {
-			return
+		if err := json.Unmarshal(document, &again); err != nil {
+			return nil, err
 		}
 		if _, err := cache.InjectDevices(&again.Config, name); err != nil {
 			found.Errors[name] = err.Error()
@@ -63,31 +56,9 @@ func answered(asked question, document []byte) (found answer, err error) {
 			found.Edited[name] = again.Config
 		}
 	}
-	return
+	return found, nil
 }
 
 func main() {
-	in, out := bufio.NewReader(os.Stdin), bufio.NewWriter(os.Stdout)
-	var size uint32
-	for binary.Read(in, binary.BigEndian, &size) == nil {
-		document := make([]byte, size)
-		if _, err := io.ReadFull(in, document); err != nil {
-			panic(err)
-		}
-		var asked question
-		err := json.Unmarshal(document, &asked)
-		var text []byte
-		if err == nil {
-			var found answer
-			if found, err = answered(asked, document); err == nil {
-				text, err = json.Marshal(found)
-			}
-		}
-		if err != nil {
-			text = []byte("!" + err.Error())
-		}
-		binary.Write(out, binary.BigEndian, uint32(len(text)))
-		out.Write(text)
-		out.Flush()
-	}
+	serve(answered)
 }

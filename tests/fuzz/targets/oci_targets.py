@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -15,16 +16,15 @@ from gpuhook.entry.plan_context import PlanContext
 from gpuhook.explain.dry_run_rootfs import RootfsDryRun
 from gpuhook.host.hot import fastjson
 from gpuhook.nri import injection
-from gpuhook.nri.wire import nri_messages
 from gpuhook.nri.wire.mux import Mux, MuxClosedError
-from gpuhook.nri.wire.nri_messages import NriContainer, PodSandbox, RuntimeFacts
-from gpuhook.nri.wire.protobuf_wire import Message, WireError
+from gpuhook.nri.wire.protobuf_wire import WireError
 from gpuhook.nri.wire.ttrpc import MessageStream, Peer
 from gpuhook.request import parse, policy
 from gpuhook.usage import injection_route
 from gpuhook.vendors.warm import config_devices
 from tests.fuzz.fuzz_target import fuzz_target, scratch
 from tests.nri import nri_api
+from tests.nri.message_readers import readings
 from tests.plans import described
 
 GPU: dict[str, Any] = {
@@ -211,19 +211,9 @@ def containers() -> list[bytes]:
 @fuzz_target(containers, allowed=(WireError,), everyday=300)
 def nri_message(data: bytes) -> None:
     """Any bytes are a message of NRI, or refused with one exception."""
-    readers: list[Any] = [
-        lambda: NriContainer(Message(data)).spec,
-        lambda: PodSandbox(Message(data)).annotations,
-        lambda: RuntimeFacts(memoryview(data)).version,
-        lambda: nri_messages.synchronized(memoryview(data)),
-        lambda: nri_messages.pod_identity(memoryview(data)),
-        lambda: injection.read_request(memoryview(data)),
-    ]
-    for reader in readers:
-        try:
-            reader()
-        except WireError:
-            continue
+    readings(data)
+    with suppress(WireError):
+        injection.read_request(memoryview(data))
 
 
 def frames() -> list[bytes]:

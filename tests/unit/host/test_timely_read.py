@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from gpuhook.host.hot import files, timely_read
+from gpuhook.host.hot import timely_read
+from tests.waiting import eventually
 
 
 def _late() -> str:
@@ -40,21 +41,13 @@ def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.read(reader, 1) == b""
     os.close(reader)
     ((pid, number),) = killed
+    assert number == signal.SIGKILL
     monkeypatch.undo()
+    assert timely_read.text(str, 60) is None  # the child is still held: there is no second one
     os.kill(pid, number)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-
-
-def test_killed_children_do_not_remain() -> None:
-    """The NRI plugin asks again for each container while a driver hangs."""
-    children = f"/proc/self/task/{os.getpid()}/children"
-    before = files.read(children)
-    for _ in range(3):
-        assert timely_read.text(_late, 0.05) is None
-    end = time.monotonic() + 60
-    while files.read(children) != before and time.monotonic() < end:
-        assert timely_read.text(str, 60) == ""
-    assert files.read(children) == before
+    eventually(lambda: timely_read.text(lambda: "read", 60) == "read")
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
 
 
 def test_without_a_child(monkeypatch: pytest.MonkeyPatch) -> None:

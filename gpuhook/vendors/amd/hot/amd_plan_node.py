@@ -65,7 +65,7 @@ class AmdPlanNode:
         self._registry: Registry | None = None
         self._names: list[str] | None = None
         self._awaited: set[str] = set()
-        self._token: str | None = None
+        self._driver: tuple[str, bool] | None = None
 
     def registry(self) -> Registry:
         """Return the registry of this node's CDI specs."""
@@ -79,7 +79,7 @@ class AmdPlanNode:
 
     def forget(self) -> None:
         """Forget the specs and the token; the next call of registry() reads the specs again."""
-        self._registry = self._names = self._token = None
+        self._registry = self._names = self._driver = None
 
     def names(self) -> list[str]:
         """Return the names of the devices in this node's specs, [] without a spec."""
@@ -107,8 +107,6 @@ class AmdPlanNode:
         if error.code not in ("GH1101", "GH1102", "GH1104"):
             return error
         where = source.where if source is not None and name in source.names else ""
-        if self.is_here:
-            self.token()
         if not self.has_driver():
             reason, cure = self.missing_driver()
             where = where or "the command"
@@ -123,11 +121,12 @@ class AmdPlanNode:
     def has_driver(self) -> bool:
         """Return whether the driver is loaded and serves a GPU that is in KFD.
 
-        Kernels load it also for a processor's graphics, of which KFD has only some.
+        Kernels load it also for a processor's graphics, of which KFD has only some. Raises GH2561
+        if the driver does not answer.
         """
-        root = state.host_root()
-        has_gpu = self.is_here and bool(amd_sysfs.gpu_addresses(root))
-        return not self.is_here or (has_gpu and amd_sysfs.has_kfd_gpu(root))
+        if not self.is_here:
+            return True
+        return bool(amd_sysfs.gpu_addresses(state.host_root())) and self._answer()[1]
 
     def missing_driver(self) -> tuple[str, str]:
         """Return the texts of a fault about a node without the driver or a GPU of it."""
@@ -254,9 +253,12 @@ class AmdPlanNode:
 
         The first call finds out whether it does: what follows reads the same files without a limit.
         """
-        if self._token is None:
-            self._token = amd_token.timely_token(state.host_root())
-        return self._token
+        return self._answer()[0]
+
+    def _answer(self) -> tuple[str, bool]:
+        if self._driver is None:
+            self._driver = amd_token.timely(state.host_root())
+        return self._driver
 
     def await_refresh(self, spec: Compiled) -> None:
         """Treat a spec as fresh: a create would write it again first."""

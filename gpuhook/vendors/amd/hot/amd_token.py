@@ -33,13 +33,20 @@ def token(host_root: str) -> str:
     return ",".join(parts)
 
 
-def timely_token(host_root: str) -> str:
-    """Return token(); GH2561 if the driver holds back the files for more than SECONDS."""
-    found = timely_read.text(lambda: token(host_root), SECONDS)
+def timely(host_root: str) -> tuple[str, bool]:
+    """Return token(), and whether KFD has a GPU.
+
+    GH2561 if the driver holds back the files for more than SECONDS.
+    """
+
+    def read() -> str:
+        return f"{amd_sysfs.has_kfd_gpu(host_root):d}{token(host_root)}"
+
+    found = timely_read.text(read, SECONDS)
     if found is None:
         path = host_root.rstrip("/") + amd_sysfs.DRIVER
         raise fault("GH2561", seconds=f"{SECONDS:g}", path=path)
-    return found
+    return found[1:], found[0] == "1"
 
 
 def differences(recorded: str, current: str) -> list[str]:
