@@ -36,7 +36,7 @@ FOR_DUMPS: dict[str, str] = {}
 
 def read_names(names: set[str]) -> set[str]:
     """Return the attributes that code other than the writers reads, and the names in BY_TEXT."""
-    found = set()
+    found: set[str] = set()
     for path in sorted(set(PACKAGE.rglob("*.py")) - set(WRITERS)):
         code = path.read_text(encoding="utf-8")
         if not any(name in code for name in names - found):
