@@ -21,7 +21,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # No test asserts a time: on a busy machine each example may take as long as it likes. Everyday
 # examples are the same in each run; what random ones have found is kept with @example.
 settings.register_profile(
-    "everyday", deadline=None, derandomize=True, database=None, max_examples=40
+    "everyday", deadline=None, derandomize=True, database=None, max_examples=20
 )
 settings.register_profile("all", deadline=None, print_blob=True)
 settings.load_profile("all" if depth.IS_ALL else "everyday")
@@ -45,8 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the combinations that only `make test-all` runs; with --part, leave a part of them."""
     for name, most in COSTLY.items():
-        folder = Path(__file__).parent / name
-        depth.representative([item for item in items if folder in item.path.parents], most)
+        depth.representative(depth.below(Path(__file__).parent / name, items), most)
     part = config.getoption("--part")
     if part is not None:
         others = [item for item in items if item not in part]

@@ -25,6 +25,7 @@ import pytest
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from pathlib import Path
 
 IS_SOAK = os.environ.get("GPUHOOK_TESTS") == "soak"
 IS_ALL = IS_SOAK or os.environ.get("GPUHOOK_TESTS") == "all"
@@ -48,6 +49,12 @@ class Part:
         """Return whether a test is in the part: a test's name decides."""
         number, count = map(int, self.text.split("/"))
         return goes_further(item) and zlib.crc32(item.nodeid.encode()) % count == number - 1
+
+
+def below(folder: Path, items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests of a folder."""
+    start = f"{folder}/"
+    return [item for item in items if str(item.path).startswith(start)]
 
 
 def goes_further(item: pytest.Item) -> bool:

@@ -17,6 +17,7 @@ from tests.contract.conftest import (
     root_of,
 )
 from tests.contract.test_hostile import canary
+from tests.depth import below
 
 __all__ = ["apart", "as_root", "bindir", "bundle_of", "canary", "machine", "node8", "root_of"]
 
@@ -26,6 +27,5 @@ HERE = Path(__file__).parent
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this directory with `contract`: they need root."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.contract)
+    for item in below(HERE, items):
+        item.add_marker(pytest.mark.contract)

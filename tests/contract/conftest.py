@@ -19,6 +19,7 @@ from tests.contract.installation import Installation, install_once, installation
 from tests.contract.integrations import Integrations
 from tests.contract.roots import Roots
 from tests.contract.runtimes import CGROUPS
+from tests.depth import below
 from tests.kubelet.running import kubelet, run
 from tests.simulated import stub_limits
 
@@ -32,9 +33,8 @@ GATES = ("/run/gpuhook-tests.lock", "/run/gpuhook-tests.turn")
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this directory with `contract`: they need root."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.contract)
+    for item in below(HERE, items):
+        item.add_marker(pytest.mark.contract)
 
 
 @pytest.fixture(autouse=True)

@@ -36,19 +36,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rows has each of its values.
     """
     nodes: dict[str, list[pytest.Item]] = defaultdict(list)
-    for item in list(items):
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.engines)
-            call = getattr(item, "callspec", None)
-            params = call.params if call else {}
-            chosen = item.get_closest_marker("releases")
-            if chosen and params.get("node", params.get("booted")) not in chosen.args:
-                items.remove(item)
-                continue
-            if "covers" in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.every_case)
-            for name in {"node", "booted"}.intersection(params):
-                nodes[f"{name}-{params[name]}"].append(item)
+    for item in depth.below(HERE, items):
+        item.add_marker(pytest.mark.engines)
+        call = getattr(item, "callspec", None)
+        params = call.params if call else {}
+        chosen = item.get_closest_marker("releases")
+        if chosen and params.get("node", params.get("booted")) not in chosen.args:
+            items.remove(item)
+            continue
+        if "covers" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.every_case)
+        for name in {"node", "booted"}.intersection(params):
+            nodes[f"{name}-{params[name]}"].append(item)
     for tests in nodes.values():
         depth.representative(tests, len(tests))
 

@@ -14,6 +14,7 @@ from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdGpu, AmdNode
 from gpuhook.vendors.inventory import inventory_file
 from gpuhook.vendors.inventory.inventory_document import SCHEMA
+from tests.depth import depth
 from tests.simulated import amd_profiles, amd_tree
 from tests.simulated.amd_kfd_tree import Oddities
 
@@ -93,7 +94,7 @@ def _devices(
     )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=depth(12, 100))
 @given(nodes(), some.booleans(), some.booleans())
 def test_tree_and_dump_keep_every_fact(node: AmdNode, is_dotted: bool, has_dead: bool) -> None:
     """Reading the tree of a node gives the node, and so does reading its dump."""
@@ -117,7 +118,7 @@ CHANGES: list[Callable[[Path, bytes], object]] = [
 ]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=depth(12, 100))
 @given(some.randoms(use_true_random=False), some.binary(max_size=64))
 def test_any_content_of_files(random: object, noise: bytes) -> None:
     """Several files at a time are missing, cut, or something else: what is read fits the schema."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compiled_spec, names, spec_rules, spec_versions
 from gpuhook.errors import GpuhookError
+from tests.depth import depth
 
 TEXT = st.text(
     st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="\u2028\u2029\ufeff"),
@@ -94,7 +95,7 @@ def test_valid_spec_passes_from_its_lowest_version(spec: dict[str, Any]) -> None
 
 
 @given(specs(), st.sampled_from(spec_file.FORMATS))
-@settings(max_examples=60)
+@settings(max_examples=depth(10, 100))
 def test_spec_file_is_read_back(spec: dict[str, Any], fmt: str) -> None:
     """gpuhook and other parsers read both formats as the same spec."""
     text = spec_file.document(spec, fmt)  # type: ignore[arg-type]  # a spec by construction

@@ -298,7 +298,7 @@ def _explained(bundle: Path) -> simulate.SimulatedAnswer:
 
 
 @given(config=CONFIG, image=IMAGE, chosen=SETTINGS, is_twice=st.booleans())
-@examples(max_examples=depth(60, 300), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(max_examples=depth(12, 300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_explain_predicts_the_wrapper(
     node: Path, config: dict[str, Any], image: list[str], chosen: dict[str, Any], *, is_twice: bool
 ) -> None:
@@ -351,7 +351,7 @@ ANY = st.recursive(
 
 
 @given(document=st.one_of(ANY, st.dictionaries(st.sampled_from(KEYS), ANY, min_size=1)))
-@examples(max_examples=depth(60, 300), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(max_examples=depth(12, 300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_document_is_explained_or_refused(node: Path, document: object) -> None:
     _configure(node, {})
     base = node_context.this_node(settings_file.of_node(), None, _no_driver)

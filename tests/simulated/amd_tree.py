@@ -14,6 +14,7 @@ import shutil
 import stat
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from gpuhook.vendors.amd.hot.amd_words import KFD
@@ -133,7 +134,7 @@ def build(
     `real_nodes` makes the device nodes of `node`, or those of all its devices if it has none, in
     dev; that needs root. The tree can be built in a directory that has the tree of another vendor.
     """
-    facts = amd_dump.load(node) if isinstance(node, str) else node
+    facts = _profile(node) if isinstance(node, str) else node
     tree = AmdTree(Path(root).resolve(), facts)
     nodes = facts.device_nodes or _default_nodes(facts)
     major = kfd_major or next((one.major for one in nodes if one.path == KFD), KFD_MAJOR)
@@ -146,6 +147,12 @@ def build(
         for one in nodes:
             _make_node(tree.device_node(one), one, major if one.path == KFD else one.major)
     return tree
+
+
+@cache
+def _profile(name: str) -> AmdNode:
+    """Return the facts of a profile; nothing changes them."""
+    return amd_dump.load(name)
 
 
 def in_memory() -> tempfile.TemporaryDirectory[str]:

@@ -6,14 +6,27 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+
 
 def write(path: Path, content: object) -> None:
     """Write a file of one line, and its directories."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{content}\n", encoding="ascii")
+    name = os.fspath(path)
+    try:
+        file = os.open(name, _WRITE, 0o644)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(name), exist_ok=True)
+        file = os.open(name, _WRITE, 0o644)
+    os.write(file, f"{content}\n".encode("ascii"))
+    os.close(file)
 
 
 def link(path: Path, target: Path) -> None:
     """Make a relative symbolic link, and its directories."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.symlink_to(os.path.relpath(target, path.parent))
+    name, place = os.fspath(path), os.path.dirname(path)
+    value = os.path.relpath(target, place)
+    try:
+        os.symlink(value, name)
+    except FileNotFoundError:
+        os.makedirs(place, exist_ok=True)
+        os.symlink(value, name)

@@ -341,6 +341,12 @@ def without_grpc(place: Path) -> Path:
     return python
 
 
+# An interpreter that makes no byte code, for what is installed to be replaced.
+HASTY = """#!/bin/sh
+[ "$1" = -IS ] || exec "{python}" "$@"
+"""
+
+
 @pytest.fixture(scope="module")
 def again(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the prefix of an installation over another, which had one more module.
@@ -349,10 +355,16 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     place = tmp_path_factory.mktemp("again") / "p"
     stale = place / "lib/gpuhook/gpuhook/stale.py"
-    common = ("--prefix", str(place), "--python", SYSTEM, "--nvidia-hook")
+    common = ("--prefix", str(place), "--nvidia-hook", "--cli-python")
     bare = without_grpc(place.parent)
-    for words in ((sys.executable, "--device-plugin"), (str(bare),)):
-        done = install(*common, "--cli-python", *words)
+    hasty = place.with_name("hasty")
+    hasty.write_text(HASTY.format(python=SYSTEM), encoding="utf-8")
+    hasty.chmod(0o755)
+    for words in (
+        (sys.executable, "--device-plugin", "--python", str(hasty)),
+        (str(bare), "--python", SYSTEM),
+    ):
+        done = install(*common, *words)
         assert done.returncode == 0, done.stderr
         assert done.stdout.split()[-1] == str(place / "bin/nvidia-container-runtime-hook")
         assert not stale.exists()
@@ -510,8 +522,9 @@ def test_device_plugin_needs_its_dependencies(again: Path, tmp_path: Path) -> No
     assert f'exec "{again.parent}/python" -I' in (again / "bin/gpuhook").read_text()
 
 
-# Makes an environment whose interpreter writes how pip is called.
+# Makes an environment whose interpreter writes how pip is called, and no byte code.
 VENV = """#!/bin/sh
+[ "$1" != -IS ] || exit 0
 [ "$1 $2" = "-m venv" ] || exec "{python}" "$@"
 mkdir -p "$3/bin"
 printf '#!/bin/sh\\necho "$@" >>"{calls}"\\n' >"$3/bin/python"

@@ -191,6 +191,7 @@ def test_duplicate_members_are_refused(tmp_path: Path) -> None:
         opened(path)
 
 
+@pytest.mark.thorough
 def test_many_large_members_are_refused(tmp_path: Path) -> None:
     """8 files with 31 MB each, which are in memory until the last one is read."""
     members = [_member(f"{TOP}files/{n}", bytes(31 << 20)) for n in range(8)]

@@ -30,6 +30,12 @@ def divided(tmp_path: Path) -> AmdTree:
     return amd_tree.build(tmp_path, "mi300x-cpx")
 
 
+@pytest.fixture(scope="module")
+def again(tmp_path_factory: pytest.TempPathFactory) -> AmdTree:
+    """Return a second divided node, which no test changes."""
+    return amd_tree.build(tmp_path_factory.mktemp("again"), "mi300x-cpx")
+
+
 def test_identities(whole: AmdTree) -> None:
     """Nodes of no GPU, of all of them, and of no vendor have none."""
     paths = [KFD, RENDER, CARD, "/dev/dri/renderD99", "/dev/nvidia0"]
@@ -118,12 +124,11 @@ def _deny(*paths: Path) -> None:
 
 
 @pytest.mark.parametrize("change", UNKNOWN)
-def test_what_is_unknown_is_no_change(change: str, divided: AmdTree) -> None:
+def test_what_is_unknown_is_no_change(change: str, divided: AmdTree, again: AmdTree) -> None:
     """In both directions: the reset may have been at the start of the container."""
     root = str(divided.root)
     before = node_identity.identities([PARTITION], root)
     UNKNOWN[change](divided)
     assert node_identity.changes(before, root) == []
     later = node_identity.identities([PARTITION], root)
-    again = amd_tree.build(divided.root / "again", "mi300x-cpx")
     assert node_identity.changes(later, str(again.root)) == []
