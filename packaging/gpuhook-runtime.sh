@@ -13,7 +13,7 @@ for word do
   case $before,$word in *,-*|--*) ;; *) name=x ;; esac; before=$word
 done
 case $edit$low in /*) [ -x "$low" ] && start "$low" "$@" ;; esac
-[ "$status" ] || found=$("@PYTHON@" -ISXutf8 -c 'import gc, sys; gc.disable(); sys.excepthook = lambda t, e, b: print(str(e).translate({**dict.fromkeys(range(32), 32), 34: 39, 92: 47})); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.entry.runtime"); from gpuhook.entry.runtime import main; main()' "$0" "$@")
+[ "$status" ] || found=$("@PYTHON@" -ISXutf8 -c 'import sys; sys.excepthook = lambda *e: exec("print(ascii(e[1]).translate({34: 39, 92: 47}))"); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.start("gpuhook.entry.runtime")' "$0" "$@")
 status=${status:-$?}
 case $status:$found in 0:/*) start "$found" "$@" ;; 0:*) status='0, no answer' found= ;; 1:*) ;; 3:*) exit 1 ;; *) found= ;; esac
 # Python failed. If an upgrade has removed @LIB@, another launcher has replaced this one.
