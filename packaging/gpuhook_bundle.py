@@ -18,24 +18,33 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIBRARY = __file__.rpartition("/")[0]
-# Modules of C that the bundles import, and gc. The import system takes ten times longer for them.
-BUILT_IN = {"gc", "_json", "binascii"}.intersection(sys.builtin_module_names)
+# Modules of C that the bundles import, and gc.
+OF_C = ("gc", "_json", "binascii")
 
 
 def start(entry: str) -> None:
     """Run the main function of a module."""
-    for name in BUILT_IN:
-        _load_built_in(name)
+    for name in OF_C:
+        _load_of_c(name)
     __import__("gc").disable()
     load(entry)
     __import__(entry)
     sys.modules[entry].main()
 
 
-def _load_built_in(name: str) -> None:
-    spec: Any = type(sys.implementation)
-    module = _imp.create_builtin(spec(name=name))
-    _imp.exec_builtin(module)
+def _load_of_c(name: str) -> None:
+    """Import a module of C; the import system takes ten times longer, and does it after a failure.
+
+    The last directory of sys.path has the modules that are not in the interpreter's program.
+    """
+    is_built_in = name in sys.builtin_module_names
+    origin = f"{sys.path[-1]}/{name}{_imp.extension_suffixes()[0]}"
+    spec: Any = type(sys.implementation)(name=name, origin=origin)  # type: ignore[call-arg]
+    try:
+        module = _imp.create_builtin(spec) if is_built_in else _imp.create_dynamic(spec)
+    except ImportError:
+        return
+    (_imp.exec_builtin if is_built_in else _imp.exec_dynamic)(module)
     sys.modules[name] = module
 
 
