@@ -91,8 +91,13 @@ class StatCalls(ast.NodeTransformer):
 class Lean(ast.NodeTransformer):
     """Removes annotations and type-checking blocks, and replaces modules and constants."""
 
-    def __init__(self, tree: ast.Module) -> None:
-        """Examine which modules `tree` needs for more than their constants."""
+    def __init__(self, tree: ast.Module, known: frozenset[str] = frozenset()) -> None:
+        """Examine which modules `tree` needs for more than their constants.
+
+        `known` are modules that are loaded before it; `loaded` becomes those that it uses.
+        """
+        self._known = known
+        self.loaded: set[str] = set()
         own = {name for node in ast.walk(tree) for name in _bound(node)}
         if "stat" not in own:
             StatCalls().visit(tree)
@@ -155,13 +160,27 @@ class Lean(ast.NodeTransformer):
                 alias.name, alias.asname = "gpuhook_os", alias.asname or "os"
         return node if node.names else ast.copy_location(ast.Pass(), node)
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
-        """Remove `from __future__ import annotations`: no annotations remain."""
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.AST]:
+        """Replace the import of loaded modules: the import system takes 2,000 instructions each.
+
+        `from __future__ import annotations` goes: no annotations remain.
+        """
         if node.module == "__future__":
             return ast.copy_location(ast.Pass(), node)
         if node.module == "os.path":
             node.module = "gpuhook_os"
-        return node
+        if node.module not in self._known or node.col_offset:
+            return node  # that in a function may be of a module that is not loaded yet
+        modules = {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
+        self.loaded |= modules & self._known
+        return [ast.copy_location(_taken(node.module, one), node) for one in node.names]
+
+
+def _taken(module: str, name: ast.alias) -> ast.stmt:
+    """Return the statement that takes a name of a loaded module: gpuhook_bundle has _modules."""
+    loaded = ast.Subscript(ast.Name("_modules", ast.Load()), ast.Constant(module), ast.Load())
+    value = ast.Attribute(loaded, name.name, ast.Load())
+    return ast.Assign([ast.Name(name.asname or name.name, ast.Store())], value)
 
 
 def _bound(node: ast.AST) -> list[str]:
@@ -188,11 +207,12 @@ def order(python: str, target: str, entry: str) -> list[str]:
 
 
 def code(
-    target: str, library: str, name: str, before: list[str]
+    target: str, library: str, name: str, before: list[str], loaded: set[str]
 ) -> tuple[str, tuple[str, ...] | None, types.CodeType]:
     """Return the module's name, its modules among those `before`, and its code.
 
-    The modules are None if it is no package.
+    The modules are None if it is no package. Those of the modules before it that the code takes to
+    be loaded are added to `loaded`.
     """
     path = os.path.join(target, *name.split("."))
     children = None
@@ -202,7 +222,9 @@ def code(
     path += ".py"
     with open(path, "rb") as file:
         source = ast.parse(file.read())
-    tree = ast.fix_missing_locations(Lean(source).visit(source))
+    lean = Lean(source, frozenset(before))
+    tree = ast.fix_missing_locations(lean.visit(source))
+    loaded |= lean.loaded
     used = library + path[len(target) :]
     return name, children, compile(tree, used, "exec", dont_inherit=True, optimize=2)
 
@@ -213,12 +235,16 @@ def write(target: str, library: str, python: str) -> None:
     `python` is an argument, as sys.executable differs if a launcher was called.
     """
     for entry, before in ENTRIES.items():
-        loaded = order(python, target, before) if before else []
-        names = [name for name in order(python, target, entry) if name not in loaded]
-        modules = [code(target, library, name, names[:at]) for at, name in enumerate(names)]
+        earlier = order(python, target, before) if before else []
+        names = [name for name in order(python, target, entry) if name not in earlier]
+        loaded: set[str] = set()
+        modules = [
+            code(target, library, name, earlier + names[:at], loaded)
+            for at, name in enumerate(names)
+        ]
         if before is None:
-            modules.insert(0, code(target, library, "gpuhook_os", []))
-        data = marshal.dumps(modules)
+            modules.insert(0, code(target, library, "gpuhook_os", [], set()))
+        data = marshal.dumps((sorted(loaded.intersection(earlier)), modules))
         path = os.path.join(target, entry + ".bundle")
         with open(path + ".new", "wb") as file:
             file.write(importlib.util.MAGIC_NUMBER + data)

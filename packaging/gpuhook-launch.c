@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interpreter in the first line of gpuhook-runtime: it starts the low-level runtime where the shell and Python would do
-// nothing else. These are commands other than create and run, and containers whose config.json has no word of a request. In any
-// other case, also after any failure, the shell runs the script. It is linked statically, as a dynamic loader takes longer.
+// nothing else. These are commands other than create and run, and containers whose config.json has no word of a request. For
+// other containers it calls Python as the script would. In any other case, also after any failure, the shell runs the script.
+// It is linked statically, as a dynamic loader takes longer.
+#define _GNU_SOURCE // pipe2(2)
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LARGEST (4 << 20)
-#define IS(word, text) (!strcmp(word, text))
+#include "gpuhook-launch-python.h"
+
 #define BEGINS(word, text) (!strncmp(word, text, sizeof text - 1))
 
 // prefilter.MARKS, and the default prefix of CDI annotations.
@@ -32,32 +34,6 @@ static const char *variable(const char *name)
 	const char *value = getenv(name);
 
 	return value ? value : "";
-}
-
-// Return the content of a regular file with an end, NULL if it cannot be read whole.
-static char *content(const char *path, size_t *size)
-{
-	struct stat found;
-	int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	char *data = NULL;
-
-	if (file < 0)
-		return NULL;
-	if (!fstat(file, &found) && S_ISREG(found.st_mode) && found.st_size <= LARGEST)
-		data = malloc(found.st_size + 1);
-	if (data) {
-		ssize_t length = read(file, data, found.st_size + 1);
-
-		if (length != found.st_size) { // it changes
-			free(data);
-			data = NULL;
-		} else {
-			data[length] = '\0';
-			*size = length;
-		}
-	}
-	close(file);
-	return data;
 }
 
 static int is_program(const char *path, const struct stat *script)
@@ -212,19 +188,28 @@ static int needs_no_python(char **words, const char *low, int is_recorded, const
 	return found;
 }
 
+static int asks_for_version(char **words)
+{
+	for (; *words; words++)
+		if (IS(*words, "--version") || IS(*words, "-v") || IS(*words, "-V"))
+			return 1;
+	return 0;
+}
+
+static int is_edited(char **words)
+{
+	for (; *words; words++)
+		if (IS(*words, "create") || IS(*words, "run"))
+			return 1;
+	return 0;
+}
+
 // Whether the script would start `low` with these words, and do nothing else.
 static int is_direct(char **words, const char *low, int is_recorded, const struct stat *script)
 {
-	int is_edited = 0;
-
-	for (char **word = words; *word; word++) {
-		if (IS(*word, "--version") || IS(*word, "-v") || IS(*word, "-V"))
-			return 0;
-		is_edited |= IS(*word, "create") || IS(*word, "run");
-	}
 	// The shell and Python search a name in PATH, not in the working directory.
 	return low[0] == '/' && is_program(low, script) &&
-	       (!is_edited || needs_no_python(words, low, is_recorded, script));
+	       (!is_edited(words) || needs_no_python(words, low, is_recorded, script));
 }
 
 int main(int argc, char **argv)
@@ -242,10 +227,14 @@ int main(int argc, char **argv)
 		snprintf(low, sizeof low, "%s", chosen);
 	else
 		record(low, sizeof low);
-	if (strlen(chosen) < sizeof low && !stat(name, &script) && is_direct(argv + 2, low, !*chosen, &script)) {
-		argv[1] = low;
-		execv(low, argv + 1);
-		argv[1] = name;
+	if (strlen(chosen) < sizeof low && !stat(name, &script) && !asks_for_version(argv + 2)) {
+		if (is_direct(argv + 2, low, !*chosen, &script)) {
+			argv[1] = low;
+			execv(low, argv + 1);
+			argv[1] = name;
+		}
+		if (is_edited(argv + 2))
+			ask_python(argv, argc);
 	}
 	// A runtime tree has its own shell next to this program.
 	char *end = strrchr(argv[0], '/');

@@ -1,6 +1,6 @@
 #!/bin/sh
 # gpuhook-runtime: root's other commands than create and run go straight to the low-level runtime.
-low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. config='' edit='' before='' log='' name='' version=''
+low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. config='' edit='' before='' log='' name='' version='' status=${GPUHOOK_PYTHON_STATUS-} found=${GPUHOOK_PYTHON_ANSWER-}; unset GPUHOOK_PYTHON_STATUS GPUHOOK_PYTHON_ANSWER # of gpuhook-launch
 # --version: programs parse the first line, or the last with `version` (Docker): gpuhook's is last, without that word.
 start() { [ "$version" ] || exec "$@"; "$@"; status=$?; [ $status = 0 ] || echo "gpuhook-runtime: error GH1405: $1 --version failed with status $status: reinstall the low-level runtime, or set another in runtime.lowLevelRuntimes of /etc/gpuhook/config.yaml" >&2; exit $status; }
 [ -n "$low" ] || case ${GPUHOOK_STATE_DIR:+root}${XDG_RUNTIME_DIR-} in ''|root*|/run/user/0) read -r low 2>/dev/null <"${GPUHOOK_STATE_DIR:-/run/gpuhook}/low-level-runtime" ;; esac
@@ -13,8 +13,8 @@ for word do
   case $before,$word in *,-*|--*) ;; *) name=x ;; esac; before=$word
 done
 case $edit$low in /*) [ -x "$low" ] && start "$low" "$@" ;; esac
-found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.excepthook = lambda t, e, b: print(str(e).translate({**dict.fromkeys(range(32), 32), 34: 39, 92: 47})); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.entry.runtime"); from gpuhook.entry.runtime import main; main()' "$0" "$@")
-status=$?
+[ "$status" ] || found=$("@PYTHON@" -ISXutf8 -c 'import sys; sys.excepthook = lambda *e: exec("print(ascii(e[1]).translate({34: 39, 92: 47}))"); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.start("gpuhook.entry.runtime")' "$0" "$@")
+status=${status:-$?}
 case $status:$found in 0:/*) start "$found" "$@" ;; 0:*) status='0, no answer' found= ;; 1:*) ;; 3:*) exit 1 ;; *) found= ;; esac
 # Python failed. If an upgrade has removed @LIB@, another launcher has replaced this one.
 PATH=$PATH:/usr/bin:/bin grep -qsF '"@LIB@"' "$0"; [ $? = 1 ] && exec "$0" "$@"

@@ -6,6 +6,7 @@ A file starts with the magic number of its interpreter: another interpreter (aft
 Python) imports the modules from their own files instead, as one that cannot read the file does.
 """
 
+import _imp
 import posix
 import sys
 from _frozen_importlib_external import MAGIC_NUMBER
@@ -14,8 +15,51 @@ from marshal import loads
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import types
+    from typing import Any
 
 LIBRARY = __file__.rpartition("/")[0]
+# Modules of C that the bundles import, and gc.
+OF_C = ("gc", "_json", "binascii")
+
+
+def start(entry: str) -> None:
+    """Run the main function of a module."""
+    for name in OF_C:
+        _load_of_c(name)
+    __import__("gc").disable()
+    load(entry)
+    __import__(entry)
+    sys.modules[entry].main()
+
+
+def _load_of_c(name: str) -> None:
+    """Import a module of C; the import system takes ten times longer, and does it after a failure.
+
+    The last directory of sys.path has the modules that are not in the interpreter's program.
+    """
+    is_built_in = name in sys.builtin_module_names
+    origin = f"{sys.path[-1]}/{name}{_imp.extension_suffixes()[0]}"
+    spec: Any = type(sys.implementation)(name=name, origin=origin)  # type: ignore[call-arg]
+    try:
+        module = _imp.create_builtin(spec) if is_built_in else _imp.create_dynamic(spec)
+    except ImportError:
+        return
+    (_imp.exec_builtin if is_built_in else _imp.exec_dynamic)(module)
+    sys.modules[name] = module
+
+
+def _content(entry: str) -> bytes:
+    """Return a bundle, b"" if it cannot be read."""
+    try:
+        fd = posix.open(f"{LIBRARY}/{entry}.bundle", posix.O_RDONLY | posix.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return posix.read(fd, posix.fstat(fd).st_size)
+    except OSError:
+        return b""
+    finally:
+        posix.close(fd)
 
 
 def load(entry: str) -> None:
@@ -23,29 +67,24 @@ def load(entry: str) -> None:
 
     Modules that are already loaded remain. The modules are in the order in which their imports end,
     so that every import statement in them finds its module. `children` of a package are its modules
-    that precede it because it imports them; None for a module.
+    that precede it because it imports them; None for a module. `earlier` are modules of earlier
+    bundles. The code takes modules from _modules in place of an import.
     """
-    if entry in sys.modules:
-        return
-    try:
-        fd = posix.open(f"{LIBRARY}/{entry}.bundle", posix.O_RDONLY | posix.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        data = posix.read(fd, posix.fstat(fd).st_size)
-    except OSError:
-        return
-    finally:
-        posix.close(fd)
+    data = b"" if entry in sys.modules else _content(entry)
     if data[:4] != MAGIC_NUMBER:
         return
     module_type: type[types.ModuleType] = type(sys)
     modules = sys.modules
-    for name, children, code in loads(memoryview(data)[4:]):  # noqa: S302 # our own file
+    earlier, parts = loads(memoryview(data)[4:])  # noqa: S302 # our own file
+    for name in earlier:
+        if name not in modules:  # an earlier bundle could not be read
+            __import__(name)
+    for name, children, code in parts:
         if name in modules:
             continue  # another bundle has loaded it: each module exists once
         module = modules[name] = module_type(name)
         parent, _, child = name.rpartition(".")
+        module.__dict__["_modules"] = modules
         module.__package__ = parent if children is None else name
         if children is not None:
             module.__path__ = [LIBRARY + "/" + name.replace(".", "/")]

@@ -221,6 +221,12 @@ BYTES = st.lists(
 WORD = BYTES.map(lambda data: data.replace(b"\0", b"")) | st.sampled_from(
     [b"create", b"run", b"--bundle", b".", b"--", b"-v", b"x" * 5000]
 )
+# A call of Python, whole or damaged: the last one prints more than a path.
+CALL = st.lists(
+    st.sampled_from([b'"/bin/false" ', b"'a b' ", b"x ", b'"$0" "$@")\n', b'"', b"'", b" "])
+    | st.just(b"'/bin/sh' -c 'while echo; do :; done | head -c 9000; echo /x' "),
+    max_size=20,
+).map(b"".join)
 
 
 @pytest.mark.thorough
@@ -230,13 +236,13 @@ WORD = BYTES.map(lambda data: data.replace(b"\0", b"")) | st.sampled_from(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
-    spec=BYTES, text=BYTES, record=st.none() | BYTES | st.just(b"x" * 9000),
+    spec=BYTES, text=BYTES, call=CALL, record=st.none() | BYTES | st.just(b"x" * 9000),
     words=st.lists(WORD, max_size=4), path=WORD, low=st.none() | st.just(b"") | WORD,
     is_create=st.booleans(),
 )  # fmt: skip
 def test_no_input_makes_the_program_read_or_write_other_memory(
-    node: LaunchedNode, spec: bytes, text: bytes, record: bytes | None, words: list[bytes],
-    path: bytes, low: bytes | None, is_create: bool,
+    node: LaunchedNode, spec: bytes, text: bytes, call: bytes, record: bytes | None,
+    words: list[bytes], path: bytes, low: bytes | None, is_create: bool,
 ) -> None:  # fmt: skip
     """A program with sanitizers ends with the status of what it starts, whatever it reads.
 
@@ -246,7 +252,7 @@ def test_no_input_makes_the_program_read_or_write_other_memory(
     if not program.exists():
         options = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
         subprocess.run(["gcc", *options, "-o", program, static_program.LAUNCH], check=True)
-        script.write_text("exit 0\n", "utf-8")
+    script.write_bytes(b"exit 0\nfound=$(" + call)
     (node.path / "config.json").write_bytes(spec)
     (node.path / "config.yaml").write_bytes(text)
     (node.path / "low-level-runtime").write_bytes(bytes(runc) if record is None else record)

@@ -75,7 +75,7 @@ class Place:
         """Call the program as the launcher does."""
         program = MAIN.format(env.pop("CHECKOUT", str(CHECKOUT)))
         command = [sys.executable, "-IS", "-c", program, f"{self.path}/launcher"]
-        return self._run([*command, "--log", str(self.log), *words], env)
+        return self.run([*command, "--log", str(self.log), *words], env)
 
     def create(self, **env: str) -> subprocess.CompletedProcess[str]:
         return self.call("create", "--bundle", str(self.bundle), "id", **env)
@@ -100,9 +100,9 @@ class Place:
             "GPUHOOK_LOW_LEVEL_RUNTIME": f"{self.path}/bin/runc"
         }  # a runtime other than the recorded one
         shell = [built_launch()] if shell == LAUNCH else shell
-        return self._run([*shell, str(launcher), *words], {**low, **env})
+        return self.run([*shell, str(launcher), *words], {**low, **env})
 
-    def _run(self, command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    def run(self, command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command,
             env={**self.env, **env},
@@ -519,6 +519,33 @@ class TestLauncher:
         if option == "-b/":
             return ["-b" + path]
         return [option + path] if option.endswith("=") else [option, path]
+
+
+@pytest.mark.skipif(LAUNCH not in SHELLS, reason="no compiler")
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ('echo "$P/bin/runc"', (0, "runc create a  b\n", "")),
+        ("echo because >&2; exit 3", (1, "", "because\n")),
+        ("exit 1", (7, "", "1:\n")),
+        ("echo reason; exit 4", (7, "", "4:reason\n")),
+        ("kill -9 $$", (7, "", "137:\n")),
+        ("echo runc", (7, "", "0:runc\n")),
+    ],
+)
+def test_launch_program_calls_python_once(
+    answer: str, expected: tuple[int, str, str], place: Place
+) -> None:
+    """The script does not run after a usual answer; after another one, it gets that answer."""
+    place.env["P"] = str(place.path)
+    python = place.program("python", f'echo "$@" >>"$P/calls"; {answer}')
+    script = place.path / "script"
+    given = '"$GPUHOOK_PYTHON_STATUS:$GPUHOOK_PYTHON_ANSWER"'
+    call = f"""found=$("{python}" -x 'some text' "$0" "$@")"""
+    script.write_text(f"#!/bin/sh\necho {given} >&2\nexit 7\n{call}\n")
+    done = place.run([built_launch(), str(script), "create", "a  b"], {})
+    assert (done.returncode, done.stdout, done.stderr) == expected
+    assert (place.path / "calls").read_text() == f"-x some text {script} create a  b\n"
 
 
 def test_upgrade_during_a_start(place: Place) -> None:

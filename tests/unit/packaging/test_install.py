@@ -142,7 +142,7 @@ def test_launchers_name_their_interpreter(prefix: Path) -> None:
     ]
     launch = prefix / "libexec/gpuhook-launch"
     assert runtime.startswith(f"#!{launch}\n" if launch.exists() else "#!/bin/sh\n")
-    assert f'"{SYSTEM}" -IS -c ' in runtime
+    assert f'"{SYSTEM}" -ISXutf8 -c ' in runtime
     assert hook.startswith(f"#!{SYSTEM} -IS\n")
     assert f'"{prefix}/bin/gpuhook-hook" prestart' in prestart
     assert f'exec "{sys.executable}" -I -c ' in cli

@@ -60,6 +60,23 @@ def test_constants_become_numbers(source: str, expected: str) -> None:
     assert lean(source) == expected
 
 
+@pytest.mark.parametrize(
+    ("source", "expected", "loaded"),
+    [
+        ("from a import b, c as d", "b = _modules['a'].b\nd = _modules['a'].c", {"a", "a.b"}),
+        ("from a.b import c", "from a.b import c", set()),  # not loaded before it
+        ("def f():\n    from a import b", "def f():\n    from a import b", set()),
+        ("from __future__ import annotations", "pass", set()),
+    ],
+)
+def test_loaded_modules_are_not_imported(source: str, expected: str, loaded: set[str]) -> None:
+    known = frozenset({"a", "a.b"} if "a.b" not in source else {"a"})
+    tree = ast.parse(source)
+    made = BUNDLE.Lean(tree, known)
+    assert ast.unparse(ast.fix_missing_locations(made.visit(tree))) == expected
+    assert made.loaded == loaded
+
+
 @pytest.mark.parametrize("name", BUNDLE.FUNCTIONS)
 def test_expressions_are_the_functions_of_stat(name: str) -> None:
     expression = lean(f"import stat\nfound = [stat.{name}(mode + 1) for mode in modes]")
