@@ -8,10 +8,13 @@ import json
 from datetime import datetime, timezone
 from pathlib import Path
 
+from tests.depth import SHARE
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import pytest
 
+SOAK = "make soak" if SHARE == 1 else f"GPUHOOK_SOAK_SHARE={SHARE:g} make soak"
 PLACE = Path(__file__).parents[1] / "docs/reference/figures"
 
 
@@ -22,7 +25,7 @@ class Figures:
         """Write to the file of this name if pytest runs with --figures."""
         self._path = PLACE / f"{name}.json" if config.getoption("--figures") else None
 
-    def record(self, what: str, value: str, limit: str = "", command: str = "make soak") -> None:
+    def record(self, what: str, value: str, limit: str = "", command: str = SOAK) -> None:
         """Print a figure with its unit and its limit, and write it if asked to."""
         print(f"{what}: {value}{f' (limit {limit})' if limit else ''}")
         if self._path is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+from contextlib import suppress
 
 from gpuhook.device_plugin.active_config import load
 from gpuhook.device_plugin.api_server.api_clients import ApiClients
@@ -24,7 +25,9 @@ def run(launch: Launch) -> int:
     SIGHUP reloads the configuration and the node. Raises GpuhookError and OSError if the plugin
     cannot start.
     """
-    faulthandler.enable(all_threads=False)  # a crash of a driver's library names its function
+    with suppress(OSError, RuntimeError):  # of a stderr that is no file
+        # A crash of a driver's library names its function.
+        faulthandler.enable(all_threads=False)
     asyncio.run(_serve(launch))
     return 0
 

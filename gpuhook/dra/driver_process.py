@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -50,7 +50,9 @@ def run(launch: DraLaunch) -> int:
     SIGHUP reloads the configuration and the node. Raises GpuhookError and OSError if the drivers
     cannot start.
     """
-    faulthandler.enable(all_threads=False)  # a crash of a driver's library names its function
+    with suppress(OSError, RuntimeError):  # of a stderr that is no file
+        # A crash of a driver's library names its function.
+        faulthandler.enable(all_threads=False)
     asyncio.run(_serve(launch))
     return 0
 

@@ -28,7 +28,7 @@ from gpuhook.host.hot.engine_log import EngineLog
 from gpuhook.vendors.hot import rootfs_jobs
 from tests.attacks.attacker import LINK, link_to, on_host
 from tests.attacks.test_live_races import directories, growth, leaves
-from tests.attacks.watched import untouched
+from tests.attacks.watched import untouched, watched
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.live import prestart
@@ -146,7 +146,7 @@ def test_containers_start_in_an_attacked_root(
     prepared(way, node8, made)
     swaps = ATTACKS[attack](root, canary.path)
     found: Counter[str] = Counter()
-    with untouched(canary), on_host(root, swaps) as swapper:
+    with watched(canary, engine), on_host(root, swaps) as swapper:
         for _ in range(STARTS):
             done = started_by(way, node8, made, engine)
             assert "Traceback" not in done.stderr + done.log
@@ -181,7 +181,7 @@ def test_container_starts_with_an_attacked_volume(
     for number in range(len(names)):
         link_to(volume / f"evil{number}", f"/proc/1/root{canary.path}")
     swaps = [f"x:/{name}:/evil{number}" for number, name in enumerate(names)]
-    with untouched(canary), on_host(volume, swaps) as swapper:
+    with watched(canary, engine), on_host(volume, swaps) as swapper:
         for _ in range(STARTS):
             done = node8.run_with_state(made, engine)
             assert "Traceback" not in done.stderr + done.log

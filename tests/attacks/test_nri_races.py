@@ -18,7 +18,7 @@ import pytest
 
 from tests.attacks.attacker import LINK, link_to, on_host
 from tests.attacks.test_create_races import ATTACKS, STARTS
-from tests.attacks.watched import untouched
+from tests.attacks.watched import watched
 from tests.contract.bundles import Bundle, Bundles, rule
 from tests.contract.installation import LIBRARIES, Installation
 from tests.contract.nri_node import state_of
@@ -118,7 +118,7 @@ def test_root_is_attacked(
     root = root_of("debian")
     made = bundle_of(root, ["/probe"])
     swaps = ATTACKS[attack](root, canary.path)
-    with untouched(canary), on_host(root, swaps) as swapper:
+    with watched(canary, engine), on_host(root, swaps) as swapper:
         ended = started(made, *connected, engine, node.device(2))
         changes = swapper.changes
     canary.assert_not_copied_to(root)
@@ -143,7 +143,7 @@ def test_volume_is_attacked(
     for path in ("/etc/ld.so.conf.d", f"{LIBRARIES}/nvidia", "/etc/OpenCL"):
         made.mount(volume / "own", path, "rbind", "rw", "rprivate")
     link_to(volume / "evil", f"{LINK}{canary.path}")
-    with untouched(canary), on_host(volume, ["x:/own/copy/nvidia:/evil"]) as swapper:
+    with watched(canary, engine), on_host(volume, ["x:/own/copy/nvidia:/evil"]) as swapper:
         ended = started(made, *connected, engine, node.device(2))
         changes = swapper.changes
     assert [path.name for path in (volume / "own").rglob("*gpuhook*")] == []

@@ -99,7 +99,7 @@ def _take_artifacts(target: FuzzTarget, place: Path, result: TargetResult) -> No
 def keep_corpus(target: FuzzTarget) -> None:
     """Keep a few of the inputs that reached new code."""
     kept = input_files.corpus(target.name)
-    new = [path.read_bytes() for path in (BUILD / target.name / "corpus").iterdir()]
+    new = [path.read_bytes() for path in (BUILD / target.name).glob("corpus/*")]
     input_files.write(kept, input_files.small([*input_files.read(kept), *new]))
 
 

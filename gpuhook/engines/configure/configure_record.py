@@ -208,7 +208,9 @@ def _record(document: dict[str, Any]) -> ConfigureRecord:
     return ConfigureRecord(**_fields_of(ConfigureRecord, document))
 
 
-def _fields_of(kind: Any, document: dict[str, Any]) -> dict[str, Any]:
+def _fields_of(kind: Any, document: Any) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise TypeError(f"{document!r} is not an object")
     names = {one.name for one in fields(kind)}
     return {name: value for name, value in document.items() if name in names}
 
