@@ -78,7 +78,7 @@ class DebianHost:
 
     def command(self, *words: str) -> list[str]:
         """Return the command line that runs a command in the Debian."""
-        return ["nsenter", "--mount", "--pid", "--wd", "--target", str(self.process), *words]
+        return ["nsenter", "--mount", "--wd", "--target", str(self.process), *words]
 
     @property
     def variables(self) -> dict[str, str]:
