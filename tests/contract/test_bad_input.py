@@ -539,7 +539,7 @@ def dying_installation(
     (place / "dying.py").write_text(DYING, encoding="utf-8")
     python = place / "python3"
     script = f"""#!/bin/sh
-if [ -n "$KILL_AT" ] && [ "$1" = -IS ] && [ "$2" = -c ]; then
+if [ -n "$KILL_AT" ] && [ "$1" = -ISXutf8 ] && [ "$2" = -c ]; then
     shift 2
     exec {PYTHON} -IS {place}/dying.py "$@"
 fi

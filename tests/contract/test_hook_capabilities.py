@@ -65,7 +65,8 @@ def hook_that_masks(node: Installation, place: Path, path: str) -> Path:
     """Return a hook for which `path` is the file with the driver's parameters."""
     text = (node.bindir / "gpuhook-hook").read_text(encoding="utf-8")
     module = "from gpuhook.vendors.nvidia.hot.rootfs import driver_params"
-    changed = text.replace("\nmain()\n", f"\n{module}\ndriver_params.PATH = {path!r}\nmain()\n")
+    start = "\ngpuhook_bundle.start("
+    changed = text.replace(start, f"\n{module}\ndriver_params.PATH = {path!r}{start}")
     assert changed != text
     place.write_text(changed, encoding="utf-8")
     place.chmod(0o755)

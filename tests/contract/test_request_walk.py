@@ -24,6 +24,8 @@ def entered(frame, event, _):
     path = frame.f_code.co_filename
     if event != "call" or "/gpuhook/" not in path or frame.f_code.co_name == "<module>":
         return
+    if path.endswith("/gpuhook_bundle.py"):  # it loads modules, and calls the main function
+        return
     chain, caller, left = [frame.f_code.co_name], frame.f_back, False
     while caller is not None:
         file = caller.f_code.co_filename
@@ -51,13 +53,13 @@ def test_no_module_is_entered_twice(
     """A create with GPUs calls down the folders, and never back up."""
     launcher = node8.bindir / "gpuhook-runtime"
     command, _, rest = (
-        launcher.read_text("utf-8").partition('found=$("')[2].partition("\" -IS -c '")
+        launcher.read_text("utf-8").partition('found=$("')[2].partition("\" -ISXutf8 -c '")
     )
     program = PROFILER + rest.partition("'")[0]
     made = bundle(tmp_path / "bundle", root_of("debian"), ["true"], asks(value, "all"))
     words = [
         command,
-        "-IS",
+        "-ISXutf8",
         "-c",
         program,
         str(launcher),

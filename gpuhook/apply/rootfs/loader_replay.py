@@ -23,7 +23,6 @@ from gpuhook.loader.loader_paths import CACHE, MAX_CACHE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any, TypeVar
 
     from gpuhook.apply.rootfs.loader_files import Tree
@@ -37,31 +36,26 @@ _SUM = 4  # bytes
 _VALUES = 2  # the version of marshal in which equal values have equal bytes
 
 
-def write(root: Tree, inputs: tuple[Any, ...], make: Callable[[Tree], None]) -> None:
-    """Write the files that `make(root)` writes, which depend on `inputs` and on `root` only.
+def replay(root: Tree, inputs: tuple[Any, ...]) -> Recording | None:
+    """Write the recorded files for `inputs` and `root`, and return None.
 
-    Raises what `make` raises.
+    Without a record, return the root file system in which the caller makes them, to be kept.
     """
     try:
         cache = root.read(CACHE, MAX_CACHE)
         installed = _installed()
     except (GpuhookError, OSError):
-        make(root)
-        return
+        return Recording(root)
     if cache and len(cache) > _MAX_BYTES:
-        make(root)  # its record would be larger
-        return
+        return Recording(root, cache)  # its record would be larger
     key = marshal.dumps((__version__, installed, os.uname().machine, inputs), _VALUES)
     path = _path(crc32(cache or b"", crc32(key)) % _SLOTS)
     record = _record(path, key)
-    if record is not None and _is_same(root, record, cache):
-        for file, content in record[2]:
-            root.write(file, content)
-        return
-    recorder = _Recorder(root, cache)
-    make(recorder)
-    if recorder.is_whole:
-        _store(path, (key, recorder.reads, recorder.writes))
+    if record is None or not _is_same(root, record, cache):
+        return Recording(root, cache, path, key)
+    for file, content in record[2]:
+        root.write(file, content)
+    return None
 
 
 def _installed() -> int:
@@ -111,20 +105,29 @@ def _store(path: str, record: Record) -> None:
         pass  # with an unwritable /run, every create makes the files
 
 
-class _Recorder:
-    """A root file system whose reads and writes are recorded.
+class Recording:
+    """A root file system whose reads and writes are recorded, to be kept at `path`, "" for never.
 
-    `is_whole` becomes False with the first operation that a record cannot have.
+    It is no longer whole with the first operation that a record cannot have.
     """
 
-    __slots__ = ("_cache", "_root", "is_whole", "reads", "writes")
+    __slots__ = ("_cache", "_is_whole", "_key", "_path", "_reads", "_root", "_writes")
 
-    def __init__(self, root: Tree, cache: bytes | None) -> None:
+    def __init__(
+        self, root: Tree, cache: bytes | None = None, path: str = "", key: bytes = b""
+    ) -> None:
         self._root = root
         self._cache = cache
-        self.is_whole = True
-        self.reads: list[tuple[str, tuple[Any, ...], Any]] = []
-        self.writes: list[tuple[str, bytes]] = []
+        self._path = path
+        self._key = key
+        self._is_whole = bool(path)
+        self._reads: list[tuple[str, tuple[Any, ...], Any]] = []
+        self._writes: list[tuple[str, bytes]] = []
+
+    def keep(self) -> None:
+        """Store the record for later containers."""
+        if self._is_whole:
+            _store(self._path, (self._key, self._reads, self._writes))
 
     def names(self, path: str) -> list[str]:
         return self._noted("names", (path,), self._root.names(path))
@@ -133,26 +136,27 @@ class _Recorder:
         return self._noted("real", (path,), self._root.real(path))
 
     def read(self, path: str, limit: int) -> bytes | None:
-        found = self._cache if path == CACHE else self._root.read(path, limit)
+        is_known = path == CACHE and self._cache is not None
+        found = self._cache if is_known else self._root.read(path, limit)
         return self._noted("read", (path, limit), found)
 
     def write(self, path: str, data: bytes) -> bool:
-        self.writes.append((path, data))
+        self._writes.append((path, data))
         return self._root.write(path, data)
 
     def is_link(self, path: str) -> bool:
-        self.is_whole = False
+        self._is_whole = False
         return self._root.is_link(path)
 
     def link(self, target: str, path: str) -> bool:
-        self.is_whole = False
+        self._is_whole = False
         return self._root.link(target, path)
 
     def open_file(self, path: str) -> int | None:
-        self.is_whole = False
+        self._is_whole = False
         return self._root.open_file(path)
 
     def _noted(self, method: str, arguments: tuple[Any, ...], answer: T) -> T:
-        self.is_whole = self.is_whole and not self.writes  # a replay reads first
-        self.reads.append((method, arguments, answer))
+        self._is_whole = self._is_whole and not self._writes  # a replay reads first
+        self._reads.append((method, arguments, answer))
         return answer

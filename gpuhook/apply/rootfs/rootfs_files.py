@@ -51,19 +51,21 @@ def _named(error: OSError, path: str) -> OSError:
 
 def _provide_loader(root: Tree, provision: Provision, *, is_replayed: bool) -> None:
     whole, now = provision.together or provision, provision.entries_now
-
-    def make(tree: Tree) -> None:
-        bundle.load("gpuhook.apply.rootfs.loader_files")
-        from gpuhook.apply.rootfs import loader_files  # a replay does not need it
-
-        preferred = [(os.fsencode(name), os.fsencode(path)) for name, path in whole.preferred]
-        own = [pair for pair in now or whole.own_entries() if pair not in preferred]
-        loader_files.write(tree, own, preferred, whole.behind, provision.index)
-
+    recording = None
     if is_replayed and provision.index is None:
-        loader_replay.write(root, (whole.libraries, whole.links, whole.preferred, now), make)
-    else:
-        make(root)
+        inputs = (whole.libraries, whole.links, whole.preferred, now)
+        recording = loader_replay.replay(root, inputs)
+        if recording is None:
+            return
+    bundle.load("gpuhook.apply.rootfs.loader_files")
+    from gpuhook.apply.rootfs import loader_files  # a replay does not need it
+
+    preferred = [(os.fsencode(name), os.fsencode(path)) for name, path in whole.preferred]
+    own = [pair for pair in now or whole.own_entries() if pair not in preferred]
+    tree = root if recording is None else recording
+    loader_files.write(tree, own, preferred, whole.behind, provision.index)
+    if recording is not None:
+        recording.keep()
 
 
 def require_writable(root: Root) -> None:
