@@ -61,17 +61,20 @@ def unit_flags(files: ConfigFiles, home: str | None = None, unit: str = DOCKER) 
     """Return the flags in a unit's command line, in order. Raises OSError."""
     words: list[tuple[str, ConfigPlace]] = []
     variables: dict[str, tuple[str, ConfigPlace]] = {}
+    environment_files: list[str] = []
     for path in _unit_files(files, home, unit):
         for key, value, where in _settings(path, files.read(path) or b""):
             if key == "EnvironmentFile":
-                variables |= _variables(files, value.removeprefix("-"))
+                environment_files.append(value.removeprefix("-"))
+                if not value:
+                    environment_files.clear()
             elif key == "Environment":
-                for one in _split(value):
-                    name, _, text = one.partition("=")
-                    variables[name] = text, where
+                variables.update(_assignments(value, where))
+                if not value:
+                    variables.clear()
             elif key == "ExecStart":
                 words = [(word, where) for word in _split(value)] if value else []
-    return tuple(_flags(list(_expanded(words, variables))))
+    return tuple(_flags(list(_expanded(words, variables | _variables(files, environment_files)))))
 
 
 def _unit_files(files: ConfigFiles, home: str | None, unit: str) -> list[str]:
@@ -101,10 +104,17 @@ def _settings(path: str, content: bytes) -> Iterator[tuple[str, str, ConfigPlace
             yield key.strip(), value.strip(), ConfigPlace(path, first)
 
 
-def _variables(files: ConfigFiles, path: str) -> dict[str, tuple[str, ConfigPlace]]:
+def _assignments(value: str, where: ConfigPlace) -> dict[str, tuple[str, ConfigPlace]]:
+    pairs = [one.partition("=") for one in _split(value)]
+    return {name: (text, where) for name, _, text in pairs}
+
+
+def _variables(files: ConfigFiles, paths: Sequence[str]) -> dict[str, tuple[str, ConfigPlace]]:
+    """Return the variables in environment files; of a file that is named again, the last place."""
     found = {}
-    for name, value, where in _settings(path, files.read(path) or b""):
-        found[name] = " ".join(_split(value)), where
+    for path in reversed(dict.fromkeys(reversed(paths))):
+        for name, value, where in _settings(path, files.read(path) or b""):
+            found[name] = " ".join(_split(value)), where
     return found
 
 

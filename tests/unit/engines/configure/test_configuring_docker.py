@@ -307,8 +307,16 @@ FLAGGED = (
             },
             "/etc/default/docker:2: ",
         ),
+        (
+            {
+                UNIT: b"[Service]\nEnvironmentFile=/etc/default/docker\nEnvironment=OPTS=-D\n"
+                b"ExecStart=/usr/bin/dockerd $OPTS\n",
+                "/etc/default/docker": b"OPTS=--add-runtime=a=/b\n",
+            },
+            "/etc/default/docker:1: ",
+        ),
     ],
-    ids=["drop-in", "unit", "environment file"],
+    ids=["drop-in", "unit", "environment file", "environment file before a variable"],
 )
 def test_conflicting_flag_of_dockerd_is_refused(units: dict[str, bytes], said: str) -> None:
     """dockerd would not start, so nothing is written."""
@@ -328,8 +336,14 @@ def test_conflicting_flag_of_dockerd_is_refused(units: dict[str, bytes], said: s
             DROP_IN: b"",
             UNIT: PLAIN,
         },
+        {
+            UNIT: b"[Service]\nEnvironmentFile=/etc/d\nEnvironment=A=--add-runtime=a=/b\n"
+            b"ExecStart=/usr/bin/dockerd $A $B\n",
+            DROP_IN: b"[Service]\nEnvironmentFile=\nEnvironment=\n",
+            "/etc/d": b"B=--add-runtime=a=/b\n",
+        },
     ],
-    ids=["reset", "another unit", "masked"],
+    ids=["reset", "another unit", "masked", "variables reset"],
 )
 def test_other_flags_are_no_conflict(units: dict[str, bytes]) -> None:
     assert configured("docker", units, version=RECENT)[PATH].decode() == NEW
