@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuhook.host.quantity import quantity
 from tests.cluster_api.amounts import amount
-from tests.cluster_api.limits import EFFECTS, Errors
+from tests.cluster_api.limits import EFFECTS, LABEL_VALUE, Errors
 from tests.cluster_api.object_kinds import Object
 
 REQUEST = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations",
@@ -117,15 +117,20 @@ def _exactly(one: Any, known: tuple[str, ...], errors: Errors, path: str) -> Non
     requests = (one.get("capacity") or {}).get("requests") or {}
     for name, value in requests.items():
         errors.qualified(name, f"{path}.capacity.requests[{name}]")
-        number = quantity(value) if isinstance(value, str) else None
-        errors.need(number is not None, f"{path}.capacity.requests[{name}]", "not a quantity")
+        is_number = type(value) in (int, float)  # JSON numbers are read as quantities
+        is_quantity = isinstance(value, str) and quantity(value) is not None
+        errors.need(is_number or is_quantity, f"{path}.capacity.requests[{name}]", "not a quantity")
     tolerations = one.get("tolerations") or []
     errors.most(tolerations, 16, f"{path}.tolerations")
     for toleration in tolerations:
         effect = toleration.get("effect", "NoSchedule")
         errors.need(effect in EFFECTS, f"{path}.tolerations", f"{effect!r} is not supported")
-        known_operator = toleration.get("operator") in ("Exists", "Equal")
-        errors.need(known_operator, f"{path}.tolerations", "operator: Required value")
+        operator, value = toleration.get("operator", "Equal"), toleration.get("value") or ""
+        known_operator = operator in ("Exists", "Equal")
+        errors.need(known_operator, f"{path}.tolerations", f"{operator!r} is not supported")
+        is_free = operator != "Exists" or not value
+        errors.need(is_free, f"{path}.tolerations", "must be empty for operator `Exists`")
+        errors.need(bool(LABEL_VALUE.fullmatch(value)), f"{path}.tolerations", "no label value")
 
 
 def _names(request: Object) -> list[str]:

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import gpuhook
@@ -305,7 +305,13 @@ def test_the_basic_claim_is_accepted_by_both() -> None:
     assert found(yaml.safe_dump(BASE)) == []
 
 
+TOLERATION = ("devices", "requests", 0, "exactly", "tolerations", 0)
+
+
 @given(st.sampled_from(_paths(BASE["spec"])), VALUES)
+@example((*TOLERATION, "operator"), "Exists")  # beside a value
+@example((*TOLERATION, "value"), "-v-")
+@example((*TOLERATION, "operator"), "In")
 def test_whatever_the_stand_in_of_the_api_server_refuses_has_an_objection(
     path: tuple[Any, ...], value: Any
 ) -> None:
