@@ -37,6 +37,8 @@ _LONG = {
     "device_access": "Device rules and the kernel",
     "create_races": "Races while a container starts",
     "live_races": "Races in a running container",
+    "midway": "Changes of a container in the middle of a command",
+    "nri_races": "Races in containers that get their GPUs by NRI",
     "killed_writers": "Kills of programs that write files",
     "wrapper_errors": "Errors at system calls of the wrapper",
     "poor_surroundings": "Commands in poor surroundings",
@@ -45,6 +47,7 @@ _LONG = {
     "plugin_week": "A week of the device plugin",
     "plugin_load": "The device plugin under load",
     "dra_driver": "The DRA driver",
+    "nri_day": "A day of the NRI plugin",
 }
 
 
@@ -54,7 +57,16 @@ def files() -> dict[str, str]:
     written = {path.stem for path in SOURCES.glob("*.json")} - _BENCHMARKS.keys()
     others = [*(name for name in _LONG if name in written), *sorted(written - _LONG.keys())]
     long_tests = [_section(_title(name), f"{name}.json", _about(name)) for name in others]
-    return {**page(PAGE, "\n".join(benchmarks)), **page(LONG_TESTS, "\n".join(long_tests))}
+    contents = "".join(f"- [{_title(name)}](#{_anchor(_title(name))})\n" for name in others)
+    return {
+        **page(PAGE, "\n".join(benchmarks)),
+        **page(LONG_TESTS, "\n".join([contents, *long_tests])),
+    }
+
+
+def _anchor(title: str) -> str:
+    """Return the name of a section in a link, as GitHub makes it."""
+    return "".join(one for one in title.lower() if one.isalnum() or one in " -_").replace(" ", "-")
 
 
 def _title(name: str) -> str:

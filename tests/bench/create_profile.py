@@ -79,7 +79,7 @@ class ProfiledCreate:
 
     def _run(self, prefix: Sequence[str], more: Mapping[str, str]) -> list[tuple[str, int]]:
         with self._case.around() as command:
-            whole = [*prefix, cases.PYTHON, "-IS", str(self._program), *command]
+            whole = [*prefix, cases.PYTHON, "-ISXutf8", str(self._program), *command]
             subprocess.run(
                 whole,
                 env={**self._env, **more},

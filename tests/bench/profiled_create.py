@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program of `make profile` in place of the launcher's: a create that marks its phases.
 
-    python3 -IS profiled_create.pyc LAUNCHER ARGUMENTS...
+    python3 -ISXutf8 profiled_create.pyc LAUNCHER ARGUMENTS...
 
 It is run by the interpreter of the wrapper, and imports nothing of the tests. GPUHOOK_PROFILE_LIB
 is the installed package, GPUHOOK_PROFILE_OUT the file that gets a line for each part between two
@@ -39,7 +39,7 @@ PHASES = (
     ("root file system: plan", "gpuhook.vendors.hot.rootfs_jobs", "do"),
     ("root file system: covered by mounts?", "gpuhook.vendors.hot.rootfs_jobs", "_is_covered"),
     ("root file system: links", "gpuhook.vendors.hot.rootfs_jobs", "provide"),
-    ("root file system: ld.so.cache", "gpuhook.apply.rootfs.loader_replay", "write"),
+    ("root file system: ld.so.cache", "gpuhook.apply.rootfs.rootfs_files", "_provide_loader"),
     ("config.json: serialise", "gpuhook.host.hot.fastjson", "dumps"),
     ("ledger", "gpuhook.entry.create", "Create._enter_in_ledger"),
     ("files written", "gpuhook.host.hot.files", "replace"),

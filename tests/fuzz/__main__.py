@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build/fuzz"
 COVERAGE = re.compile(rb"cov: (\d+)")
-HEAD = ("target", "inputs", "inputs/s", "coverage", "findings", "slowest", "memory")
+HEAD = ("target", "inputs", "inputs/s", "branches", "findings", "slowest", "memory")
 
 
 @dataclass

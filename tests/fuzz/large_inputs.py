@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 LARGE = 1 << 16  # bytes
 _PARTS = (
-    re.compile(rb"[^\n]*\n"),  # a line
+    re.compile(rb"(?m)^[^\n]*\n"),  # a line; elsewhere, a last one without an end takes long
     re.compile(rb'"[^"\n]*"[ ]*:[ ]*("[^"\n]*"|[\w.-]+),?'),  # a member of an object
     re.compile(rb'("[^"\n]*"|[\w.-]+),[ ]*'),  # an element
     re.compile(rb"\{[^{}\n]*\},?[ ]*"),  # an object
     re.compile(rb"[\[{(]"),  # a nested value
-    re.compile(rb"[^\0]+\0"),
+    re.compile(rb"(?<![^\0])[^\0]+\0"),
     re.compile(rb"[/:=;., \\\"'#&*-]+\w*"),
 )
 _SCALAR = re.compile(rb'":\s*("[^"]*"|[\d.]+|true|false)')
