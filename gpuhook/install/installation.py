@@ -24,6 +24,8 @@ from gpuhook.install import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpuhook.engines.configure.configure_engine import EngineResult, Where
     from gpuhook.engines.configure.configure_record import ConfigureRecord
     from gpuhook.engines.configure.engine_plan import EngineOptions
@@ -173,11 +175,7 @@ def uninstall(
     is_there = tree_copy.exists(where.here)
     # Before undo, which removes the directories' names from the configurations.
     notes = _save_directories(where, files, places) if is_there and not is_dry else ()
-    done = [
-        configure_engine.undo(files, configure_engine.Where(engine), how=how, is_dry=is_dry)
-        for engine in ENGINES
-        if _record(where, files, engine)
-    ]
+    done = list(_undo_engines(where, files, how, is_dry=is_dry))
     used = tree_copy.current_version(where.here)
     found = version_references.version_references(where.root, where.directory, places)
     needed = frozenset() if forced else _needed(where, found, done)
@@ -198,6 +196,19 @@ def uninstall(
                 container_directories.forget(files, where.directory)
     unknown = found.unknown if left else ()
     return InstallOutcome(used, is_there, tuple(done), tuple(left), unknown, rest.paths, notes)
+
+
+def _undo_engines(
+    where: InstallPlace, files: Host, how: How, *, is_dry: bool
+) -> Iterator[EngineResult]:
+    """Undo the engines' configurations, and remove what a killed run left of their records."""
+    for engine in ENGINES:
+        if _record(where, files, engine):
+            yield configure_engine.undo(
+                files, configure_engine.Where(engine), how=how, is_dry=is_dry
+            )
+        elif not is_dry:
+            RecordStore(files, directory(engine, None)).remove_remainder()
 
 
 def _save_directories(where: InstallPlace, files: Host, places: ContainerFiles) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpuhook.host.hot import files
+from gpuhook.install import container_directories
 
 Tree = dict[str, str]
 
@@ -52,13 +53,28 @@ def globbed_leftovers(tree: Tree) -> list[str]:
 def torn(tree: Tree, old: Tree, new: Tree, varying: set[str]) -> list[str]:
     """Return the files of `tree` that are neither the old ones nor the new ones.
 
-    `varying` are files whose content differs from run to run: of those a half one is not found.
+    `varying` are files whose content differs from run to run: of those a half one is not found. An
+    uninstallation needs its list of directories until its end.
     """
     wrong = []
     for path in {*old, *new, *tree} - set(leftovers(tree)):
+        if path.endswith(f"/{container_directories.LIST}"):
+            continue
         allowed = {old.get(path), new.get(path)}
         content = tree.get(path)
         if content in allowed or path in varying:
             continue
         wrong.append(f"{path}: {content!r:.200} instead of one of {str(allowed)[:400]}")
     return wrong
+
+
+def incomplete(tree: Tree, new: Tree, varying: set[str]) -> list[str]:
+    """Return the files of `tree` that differ from the new ones, except temporary ones.
+
+    What is recorded for a root depends on the loader's files that an earlier run wrote there.
+    """
+    return [
+        f"not completed: {path}: {tree.get(path)!r:.200}, not {new.get(path)!r:.200}"
+        for path in {*new, *tree} - varying - set(leftovers(tree))
+        if tree.get(path) != new.get(path) and "/state/loader/" not in path
+    ]

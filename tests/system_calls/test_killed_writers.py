@@ -34,8 +34,9 @@ def test_killed_writer(name: str, apart: Installation, tmp_path: Path, figures: 
     new = writer.whole_run()
     again = writer.whole_run()
     varying = {path for path in {*new, *again} if new.get(path) != again.get(path)}
-    # The record of `configure` also has what a run is about to do, and what an earlier one made.
-    varying |= {path for path in {*old, *new} if path.endswith("/record.json")}
+    # A record also has what a run is about to do, and what an earlier one made. A map has the
+    # containers of other tests.
+    varying |= {path for path in {*old, *new} if path.endswith(("/record.json", "/map.svg"))}
     changes = writer.changes(tmp_path)
     chosen = changes[:: depth(max(1, len(changes)), 5, 1)]
     kills, findings = 0, []
@@ -52,11 +53,7 @@ def test_killed_writer(name: str, apart: Installation, tmp_path: Path, figures: 
             wrong.append(f"the second run failed: {done}")
         else:
             wrong += [f"left: {path}" for path in file_tree.leftovers(after)]
-            wrong += [
-                f"not completed: {path}: {after.get(path)!r:.200}, not {new.get(path)!r:.200}"
-                for path in {*new, *after} - varying - set(file_tree.leftovers(after))
-                if after.get(path) != new.get(path)
-            ]
+            wrong += file_tree.incomplete(after, new, varying)
         findings += [f"{point}: {one}" for one in wrong]
     assert kills > 0
     figures.record(f"kills at changes of files: {name}", f"{kills} kills at {len(changes)} calls")

@@ -118,9 +118,8 @@ def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -
     job = _job(host, where, how, HostPrograms(host))
     nothing = EngineResult(where.engine, (), (), was_configured=False)
     if _recorded(job) is None:
-        if not is_dry and job.store.is_remainder():
-            with job.store.locked():
-                pass
+        if not is_dry:
+            job.store.remove_remainder()
         return nothing
     with nullcontext() if is_dry else job.store.locked():
         old = _recorded(job)

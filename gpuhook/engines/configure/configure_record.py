@@ -139,11 +139,13 @@ class RecordStore:
         for name in self._host.names(self.place):
             self._host.remove(f"{self.place}/{name}")
 
-    def is_remainder(self) -> bool:
-        """Return whether a killed run left backups or directories, and no record."""
+    def remove_remainder(self) -> None:
+        """Remove the backups and directories that a killed run left, if there is no record."""
         above = os.path.dirname(self.place)
         empty = [path for path in (above, os.path.dirname(above)) if not self._host.names(path)]
-        return any(self._host.status(path) is not None for path in (self.place, *empty))
+        if any(self._host.status(path) is not None for path in (self.place, *empty)):
+            with self.locked():
+                pass
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -92,6 +92,17 @@ def test_install_and_uninstall(host: Path, small: Path) -> None:
     assert not (host / "opt/gpuhook").exists()
 
 
+def test_uninstall_removes_what_a_killed_undo_left(host: Path, small: Path) -> None:
+    """A kill after the record is removed leaves its directories."""
+    called("install", host, "--tree", str(small), "--engine", "docker")
+    called("uninstall", host)
+    (host / "var/lib/gpuhook/configured/docker").mkdir(parents=True)
+    called("uninstall", host, "--dry-run")
+    assert (host / "var/lib/gpuhook/configured/docker").is_dir()
+    called("uninstall", host)
+    assert not (host / "var/lib/gpuhook").exists()
+
+
 def test_other_directory(host: Path, small: Path) -> None:
     place = "/home/kubernetes/bin/gpuhook"
     words = ("--install-dir", place)
