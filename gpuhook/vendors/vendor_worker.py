@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.host.worker import NoAnswerError, call_in_child
+from gpuhook.vendors.driver_worker import call_driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 def call_vendor(vendor: Vendor, call: Callable[[], T]) -> T:
     """Return what `call` returns; raises its faults, and vendor.no_answer() after the deadline.
 
-    A vendor without a deadline limits the calls of its driver itself.
+    The driver of a vendor without one has the time of call_driver(), whose faults are raised.
     """
     if vendor.deadline is None:
-        return call()
+        return call_driver(call)
     try:
         return call_in_child(call, vendor.deadline)
     except NoAnswerError as error:
