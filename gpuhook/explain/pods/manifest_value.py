@@ -20,12 +20,13 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 class Value:
     """A node of YAML, or nothing: then all methods return empty values."""
 
-    __slots__ = ("_known", "_node", "_source")
+    __slots__ = ("_items", "_members", "_node", "_source")
 
     def __init__(self, node: yaml.Node | None, source: str) -> None:
         self._node = node
         self._source = source
-        self._known: Mapping[str, Value] | None = None  # the members, once they were asked for
+        self._items: tuple[Value, ...] | None = None  # they are read once, as the members are
+        self._members: Mapping[str, Value] | None = None
 
     @property
     def where(self) -> str:
@@ -64,17 +65,18 @@ class Value:
 
     def items(self) -> tuple[Value, ...]:
         """Return the items of an array."""
-        if not isinstance(self._node, yaml.SequenceNode):
-            return ()
-        return tuple(Value(node, self._source) for node in self._node.value)
+        if self._items is None:
+            nodes = self._node.value if isinstance(self._node, yaml.SequenceNode) else ()
+            self._items = tuple(Value(node, self._source) for node in nodes)
+        return self._items
 
     def members(self) -> Mapping[str, Value]:
         """Return the members of an object in their order; the last of two with one name applies."""
-        if self._known is None:
-            self._known = self._members()
-        return self._known
+        if self._members is None:
+            self._members = self._read_members()
+        return self._members
 
-    def _members(self) -> dict[str, Value]:
+    def _read_members(self) -> dict[str, Value]:
         own: dict[str, Value] = {}
         merged: dict[str, Value] = {}
         for key, node in _pairs(self._node):
