@@ -18,8 +18,8 @@ status=${status:-$?}
 case $status:$found in 0:/*) start "$found" "$@" ;; 0:*) status='0, no answer' found= ;; 1:*) ;; 3:*) exit 1 ;; *) found= ;; esac
 # Python failed. If an upgrade has removed @LIB@, another launcher has replaced this one.
 PATH=$PATH:/usr/bin:/bin grep -qsF '"@LIB@"' "$0"; [ $? = 1 ] && exec "$0" "$@"
-# A container that names no GPU must start all the same; 1 and 2: no match, no file.
-PATH=$PATH:/usr/bin:/bin grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o])|AMD_VISIBLE_DEVICES=([^vn"]|v[^o]|n[^o])|amd-container-devices/|DOCKER_RESOURCE_[^=]*GPU|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|gpuhook/memory/|io\.gpuhook\.' "${config:-$bundle/config.json}"
+# A container that names no GPU must start all the same; an escaped character may be part of a name. 1 and 2: no match, no file.
+PATH=$PATH:/usr/bin:/bin grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o])|AMD_VISIBLE_DEVICES=([^vn"]|v[^o]|n[^o])|amd-container-devices/|DOCKER_RESOURCE_[^=]*GPU|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|gpuhook/memory/|io\.gpuhook\.|\\u00(2[0-57-9A-Fa-f]|3[0-9ABDFabdf]|[4-7])|\\/' "${config:-$bundle/config.json}"
 case $? in 1|2) low=$(command -v "$low" || command -v runc || command -v crun); [ -n "$low" ] && start "$low" "$@" ;; esac
 found=${found:-status $status}
 error() { echo "gpuhook-runtime: error GH1404: @PYTHON@ with @LIB@ failed ($found), and $bundle/config.json names GPUs (or there is no runc or crun): reinstall gpuhook-runtime"; }

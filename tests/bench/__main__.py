@@ -43,6 +43,7 @@ LINES = (
     Ratio("create with a limit", "create, cgroup v2", None),
     Ratio("32 creates at once", "32 bare creates at once", 1.9),
     Ratio("create alone, 16 x 7 MIG", "create alone, 1 GPU", 1.1),
+    Ratio("create alone, 1,000 other specs", "create alone, 1 GPU", None),
     Ratio("podman, gpuhook's CDI spec", "podman, no device", None),
     Ratio("life of a container", "life under bare runc", None),
 )

@@ -55,8 +55,8 @@ def interpreter(ready: Installation) -> list[Case]:
 
 
 def scaling(ready: Installation) -> list[Case]:
-    """Return the wrapper on one GPU, and on 16 GPUs of 7 MIG instances with 64 replicas each."""
-    one, many = ready.place / "cdi-one", ready.place / "cdi-many"
+    """Return the wrapper on one GPU, also beside 1,000 specs, and on 16 x 7 x 64 replicas."""
+    one, crowded, many = (ready.place / f"cdi-{name}" for name in ("one", "crowded", "many"))
     compiled = json.loads(
         subprocess.run(
             [sys.executable, "-c", _TO_JSON, str(ready.spec)],
@@ -65,7 +65,11 @@ def scaling(ready: Installation) -> list[Case]:
         ).stdout
     )
     first = next(d for d in compiled["devices"] if d["name"].startswith("GPU-"))
-    _write_spec(one, compiled, [first])
+    for directory in (one, crowded):
+        _write_spec(directory, compiled, [first])
+    for number in range(1000):
+        other = {"cdiVersion": "0.6.0", "kind": f"vendor{number}.com/net", "devices": [_OTHER]}
+        (crowded / f"vendor{number}.json").write_text(json.dumps(other), "utf-8")
     instances = [
         {"name": name, "containerEdits": first["containerEdits"]}
         for gpu in range(16)
@@ -79,10 +83,12 @@ def scaling(ready: Installation) -> list[Case]:
     _write_spec(many, compiled, instances)
     return [
         _scaled(ready, one, "create alone, 1 GPU", f"{first['name']}::0"),
+        _scaled(ready, crowded, "create alone, 1,000 other specs", f"{first['name']}::0"),
         _scaled(ready, many, "create alone, 16 x 7 MIG", f"{instances[-1]['name']}::63"),
     ]
 
 
+_OTHER = {"name": "0", "containerEdits": {"env": ["A=1"]}}
 _TO_JSON = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))"
 
 

@@ -138,7 +138,7 @@ def _case(ready: Installation, value: str, *variables: str) -> Case:
 CASES = {
     "all": lambda ready: _case(ready, "all"),
     "one": lambda ready: _case(ready, "0"),
-    "mig": lambda ready: cases.scaling(ready)[1],
+    "mig": lambda ready: cases.scaling(ready)[-1],
     "required": lambda ready: _case(ready, "all", f"NVIDIA_REQUIRE_CUDA={cases.REQUIRED}"),
     "limit": lambda ready: _case(ready, "0", "NVIDIA_GPU_MEMORY_LIMIT=4096"),
     "void": lambda ready: _case(ready, "void"),

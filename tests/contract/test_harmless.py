@@ -213,6 +213,20 @@ def test_container_without_request_starts_without_python(
     assert bundle.file.read_bytes() == before
 
 
+@pytest.mark.parametrize("escaped", ["\\u004eVIDIA_VISIBLE_DEVICES=0", "A=\\/"])
+def test_escaped_characters_may_be_a_request(
+    escaped: str, installation_with_python: Callable[[str], Installation], bundle_of: Bundles
+) -> None:
+    """Without Python, nothing reads them."""
+    made = installation_with_python("missing")
+    bundle = bundle_of("distroless", ["/probe"], ["ESCAPED"])
+    text = bundle.file.read_text("utf-8").replace("ESCAPED", escaped)
+    bundle.file.write_text(text, "utf-8")
+    result = made.run(bundle)
+    assert result.rc == 1
+    assert "GH1404" in result.stderr
+
+
 @HOWS
 def test_gpu_container_is_refused_without_python(
     how: str, installation_with_python: Callable[[str], Installation], bundle_of: Bundles

@@ -153,6 +153,8 @@ def main() -> int:
         for result in pool.map(lambda one: fuzz(one, chosen.inputs, chosen.seconds), wanted):
             results.append(result)
             print("  ".join(result.row()), flush=True)
+            if not result.coverage:
+                print(f"{result.target.name}: no coverage-guided inputs: it needs more --seconds")
             for key, said in result.faults.items():
                 print(f"{result.target.name}: {key}\n{said}", flush=True)
             if chosen.figures:

@@ -27,7 +27,11 @@ from tests.system_calls.call_points import Point
 
 # What the variable names is put before the interpreter, with a blank between its words.
 SHIM = f'#!/bin/sh\nexec $GPUHOOK_TEST_TRACER {PYTHON} "$@"\n'
-REQUESTS = {"none": [], "void": asks("void"), "gpu": asks("0")}
+REQUESTS = {
+    "none": ["A=NVIDIA_VISIBLE_DEVICES"],  # without the word, no Python starts
+    "void": asks("void"),
+    "gpu": asks("0"),
+}
 
 
 @dataclass(frozen=True)

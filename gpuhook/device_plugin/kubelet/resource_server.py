@@ -74,9 +74,11 @@ class ResourceServer:
         Every stream gets the new list if it differs from the last one. A slow stream skips lists
         and gets the newest.
         """
+        new = _Listing(len(resource.units), listing(resource, unhealthy).SerializeToString())
+        if (resource, new) != (self.resource, self._listing):
+            self._checks = {}  # later calls do not wait for those of what was offered before
         self.resource = resource
-        data = listing(resource, unhealthy).SerializeToString()
-        self._show(_Listing(len(resource.units), data))
+        self._show(new)
 
     def end(self) -> None:
         """Send an empty list on every stream, then end the stream."""
@@ -189,8 +191,12 @@ class ResourceServer:
     ) -> api.PreStartContainerResponse:
         ids = list(request.devices_ids)
         if self.pre_start:
-            # A kubelet that has gone, or waited too long, calls again: the check goes on.
-            await asyncio.shield(self._check(ids))
+            # A kubelet that has gone, or waited too long, calls again: the check goes on. If the
+            # offer changed meanwhile, it says nothing about the present one.
+            offered = None
+            while offered != self._listing:
+                offered = self._listing
+                await asyncio.shield(self._check(ids))
             self._observer.pre_started(self.name, ids, time.perf_counter() - begun)
         return api.PreStartContainerResponse()
 
@@ -201,9 +207,13 @@ class ResourceServer:
             check = daemon_thread.begin(
                 lambda: self._answers.pre_start(resource, ids), "gpuhook-pre-start"
             )
-            check.add_done_callback(lambda _: self._checks.pop(key))
+            check.add_done_callback(lambda _: self._forget(key, check))
             self._checks[key] = check
         return self._checks[key]
+
+    def _forget(self, key: tuple[str, ...], check: asyncio.Future[None]) -> None:
+        if self._checks.get(key) is check:
+            del self._checks[key]
 
 
 def listing(resource: Resource, unhealthy: Collection[str]) -> api.ListAndWatchResponse:

@@ -141,6 +141,8 @@ class RecordStore:
 
     def remove_remainder(self) -> None:
         """Remove the backups and directories that a killed run left, if there is no record."""
+        if self._host.status(f"{self.place}/{NAME}") is not None:
+            return
         above = os.path.dirname(self.place)
         empty = [path for path in (above, os.path.dirname(above)) if not self._host.names(path)]
         if any(self._host.status(path) is not None for path in (self.place, *empty)):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -204,6 +205,34 @@ def test_hanging_driver_blocks_only_pre_start(served: PluginAndEndpoint) -> None
         plugin.answers.hangs.set()
         start.join()
     assert plugin.observed.count("pre_started") == 1
+
+
+def test_check_during_which_the_offer_changed_is_done_again(
+    served: PluginAndEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU may have become unhealthy while its driver was silent."""
+    plugin, endpoint = served
+    waits, ends = threading.Event(), threading.Event()
+    calls: list[list[str]] = []
+
+    def pre_start(resource: Resource, ids: list[str]) -> None:
+        calls.append(ids)
+        if len(calls) > 1:
+            raise fault("GH1823", socket="s", resource="r", reason="none")
+        waits.set()
+        ends.wait(20)
+
+    monkeypatch.setattr(plugin.answers, "pre_start", pre_start)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(endpoint.pre_start, ["GPU-0::0"])
+        assert waits.wait(60)
+        plugin.offer(resource(), unhealthy={"GPU-0": "xid 79"})
+        with pytest.raises(grpc.RpcError):  # it does not wait for the first one
+            endpoint.pre_start(["GPU-0::0"])
+        ends.set()
+        with pytest.raises(grpc.RpcError):
+            first.result()
+    assert plugin.observed.count("pre_started") == 0
 
 
 def test_pre_start_without_the_option_succeeds(tmp_path: Path) -> None:
